@@ -1035,6 +1035,17 @@ SUBJECTS = (
     Subject("Tile", "expanded", {}, ("float[n,3]", ints(2, 3))),
     Subject("Equal", "both_or_neither", {}, ("bool[n]", "bool[n]")),
     Subject("Equal", "neither_less", {}, ("int32[n]", "int32[n]")),
+    Subject("GlobalAveragePool", "by_mean_at_run_time", {}, ("float",), opset=18),
+    Subject("GlobalMaxPool", "by_maximum_at_run_time", {}, ("float",), opset=18),
+    Subject("GlobalLpPool", "by_powers_at_run_time", {"p": 3}, ("float",), opset=18),
+    Subject("ScatterND", "in_counted_rows", {}, ("float[n,m,3]", "int64[k,2]", "float[k,3]"), opset=18),
+    Subject("GlobalAveragePool", "by_mean_of_rows", {}, ("float",), opset=16),
+    Subject("GlobalMaxPool", "by_maximum_of_rows", {}, ("float",), opset=16),
+    Subject(
+        "TopK", "of_complements", {"largest": 0, "axis": 1}, ("int32[2,4]", "int64[1]"), opset=13, used=(True, True)
+    ),
+    Subject("Gather", "of_rows", {"axis": 0}, ("float[3,n]", "int32[2]"), opset=16),
+    Subject("Gather", "of_turned_rows", {"axis": 1}, ("float[2,3,4]", "int64[2,2]"), opset=16),
     Subject("Less", "one_way", {}, ("float[2,3]", "float[3]"), opset=16),
     Subject("Less", "not_the_larger", {}, ("int32[2,3]", "int32[3]"), opset=16),
     Subject("Less", "not_the_larger_float", {}, ("float[2,3]", "float[3]"), opset=16),
@@ -1082,6 +1093,11 @@ SURVIVORS = (
     ("(Greater.by_rest|Equal.without_difference)", "node/Sub: inputs turned", "no order changes what is not zero"),
     ("Where.by_bounds", "constant of node/Mul: .*", "three and one have the sign that two and one have"),
     ("(Add.of_matrices|Mul.of_rows)", "node/Concat: inputs turned", "sums and products of two numbers have no order"),
+    (
+        "Global(Average|Max)Pool.by_(mean|maximum)_of_rows",
+        "node/Reduce(Mean|Max): keepdims=1",
+        "it is reshaped afterwards",
+    ),
     ("Erf.by_polynomials", "constant of node/Min: .*", "beyond 15.4 the quotient is more than 1, which is cut"),
     ("Exp.by_power", r"constant of node/Less: .*", "from 1000 on a power is infinite or zero"),
     (

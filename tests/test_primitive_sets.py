@@ -181,6 +181,7 @@ def converted(name: str, kind: str, gone: set[str]) -> onnx.ModelProto | None:
         return None
     result = opshift.convert(model(name, kind), decompose=sorted(gone), verify=False).model
     assert not reason, f"{name} of {kind} is expressed without {sorted(gone)}: take the row away"
+    assert isinstance(result, onnx.ModelProto)
     assert not gone & {node.op_type for node in result.graph.node}
     return result
 

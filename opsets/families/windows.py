@@ -148,6 +148,11 @@ def is_global(what: Any, operands: Operands) -> Reason | None:
     return None if rank > 2 else Reason("there is no axis behind the first two")
 
 
+def of_unknown_rank(what: Any, operands: Operands) -> Reason | None:
+    """Require that the number of axes is unknown."""
+    return None if first(operands).rank is None else Reason("the rank is known")
+
+
 def sizes_of(operands: Operands) -> tuple[int, ...] | None:
     """Return the dimensions behind the first two, where all are known and none is zero."""
     sizes = (first(operands).shape or ())[2:]

@@ -178,6 +178,38 @@ def by_number(data, indices, axis: int):
     return op.Gather(op.Reshape(data, [-1]), op.Gather(numbers, indices, axis=axis), axis=0)
 
 
+def _first_axis(meaning: Gather, operands: Operands) -> Reason | None:
+    return Reason("it is not along the first axis") if meaning.axis else None
+
+
+@lowering(13, applies_if=_first_axis)
+def of_rows(data, indices):
+    """Gather rows of the first axis, each of which one index names."""
+    return op.GatherND(data, op.Unsqueeze(op.Cast(indices, to=7), [-1]))
+
+
+def _other_axis(meaning: Gather, operands: Operands) -> Reason | None:
+    if meaning.axis == 0:
+        return Reason("it is along the first axis")
+    ranks = [(facts or Facts()).rank for facts in operands]
+    return Reason("the rank of the data or of the indices is unknown", missing=True) if None in ranks else None
+
+
+def _turned(meaning: Gather, operands: Operands) -> Mapping[str, Any]:
+    rank, places = ((facts or Facts()).rank or 0 for facts in operands)
+    axis = meaning.axis % rank
+    before = range(places, places + axis)
+    forth = (axis, *(other for other in range(rank) if other != axis))
+    return {"forth": forth, "back": (*before, *range(places), *range(places + axis, places + rank - 1))}
+
+
+@lowering(13, applies_if=_other_axis, bind=_turned)
+def of_turned_rows(data, indices, forth: Sequence[int], back: Sequence[int]):
+    """Turn the axis to the front, gather rows, and turn the axes of the indices to where it was."""
+    rows = op.GatherND(op.Transpose(data, perm=forth), op.Unsqueeze(op.Cast(indices, to=7), [-1]))
+    return op.Transpose(rows, perm=back)
+
+
 OPERATOR = Operator(
     name="Gather",
     meaning=Gather,
@@ -186,6 +218,6 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     moves_data=True,
-    lowerings=(taken, evenly, in_runs, guarded, by_number),
+    lowerings=(taken, evenly, in_runs, guarded, by_number, of_rows, of_turned_rows),
     traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: AlongAxis()}, drops_strings=True),
 )

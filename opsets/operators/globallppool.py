@@ -10,7 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.families.windows import global_axes, is_global
+from opshift.opsets.families.windows import global_axes, is_global, of_unknown_rank
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -79,6 +79,26 @@ def by_powers(x, axes: Sequence[int], p: Sequence[int], root: Sequence[int], wit
     return op.Cast(op.Pow(op.ReduceSum(powers, axes, keepdims=1), root), to=to)
 
 
+def _powers_of_unknown_rank(what: GlobalLpPool, operands: Operands) -> Reason | None:
+    if what.p < 1:
+        return Reason("p is less than 1")
+    if first(operands).dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return of_unknown_rank(what, operands)
+
+
+def _exponents_alone(what: GlobalLpPool, operands: Operands) -> Mapping[str, Any]:
+    return {name: value for name, value in _exponents(what, operands).items() if name != "axes"}
+
+
+@lowering(18, applies_if=_powers_of_unknown_rank, bind=_exponents_alone, rounds=True)
+def by_powers_at_run_time(x, p: Sequence[int], root: Sequence[int], within: int, to: int):
+    """Do the same over axes that are counted at run time."""
+    powers = op.Pow(op.Abs(op.Cast(x, to=within)), p)
+    total = op.ReduceSum(powers, op.Range(2, op.Size(op.Shape(x)), 1), keepdims=1, noop_with_empty_axes=1)
+    return op.Cast(op.Pow(total, root), to=to)
+
+
 def _lift_first(attributes: Mapping[str, Any]) -> GlobalLpPool:
     p = attributes["p"]
     return GlobalLpPool(int(p) if float(p).is_integer() else p)
@@ -97,7 +117,7 @@ OPERATOR = Operator(
     ),
     operands=("X",),
     oracle=oracle,
-    lowerings=(by_l1, by_l2, by_powers),
+    lowerings=(by_l1, by_l2, by_powers, by_powers_at_run_time),
     wider_types=COMPUTED,
     traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
 )

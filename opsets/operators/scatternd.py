@@ -122,9 +122,9 @@ def at_known_places(data, indices, updates, each: Sequence[int]):
     return op.Reshape(y, op.Shape(data))
 
 
-def _reduces(what: ScatterND, operands: Operands) -> Reason | None:
-    if what.reduction == "none":
-        return Reason("updates join nothing")
+def _rows_of_known_dims(what: ScatterND, operands: Operands) -> Reason | None:
+    if _static(what, operands) is None:
+        return Reason("updates join nothing, and shapes are known")
     data, count = first(operands), (operands[1] or Facts()).dim(-1)
     if data.rank is None or not isinstance(count, int):
         return Reason("the rank, or the length of an index, is unknown", missing=True)
@@ -147,15 +147,54 @@ def _rows(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, applies_if=_reduces, bind=_rows)
+@lowering(18, applies_if=_rows_of_known_dims, bind=_rows)
 def in_rows(data, indices, updates, count: Sequence[int], pairs: Sequence[int], strides: Sequence[int], reduction: str):
-    """Join each slice with the row that it names, in a matrix of all rows."""
+    """Join each slice with the row that it names, or write it there, in a matrix of all rows."""
     shape = op.Shape(data)
     dims = op.Slice(shape, [0], count)
     size = op.ReduceProd(op.Slice(shape, count, [2147483647]), keepdims=1)
     places = op.Reshape(indices, pairs)
     forward = places + op.Cast(op.Less(places, 0), to=7) * dims
     starts = op.ReduceSum(forward * strides, [1], keepdims=1)
+    number = op.ReduceProd(op.Slice(op.Shape(indices), [0], [-1]), keepdims=1)
+    slices = op.Concat(number, size, axis=0)
+    rows = op.Reshape(data, op.Concat(op.ReduceProd(dims, keepdims=1), size, axis=0), allowzero=1)
+    new = op.Reshape(updates, slices, allowzero=1)
+    y = meaning.ScatterElements(rows, op.Expand(starts, slices), new, axis=0, reduction=reduction)
+    return op.Reshape(y, shape, allowzero=1)
+
+
+def _rows_of_unknown_dims(what: ScatterND, operands: Operands) -> Reason | None:
+    count = (operands[1] or Facts()).dim(-1)
+    if not isinstance(count, int):
+        return Reason("the length of an index is unknown", missing=True)
+    if count == 0:
+        return Reason("an index names no axis")
+    named = (first(operands).shape or (None, None))[1:count]
+    known = first(operands).rank is not None and all(isinstance(dim, int) for dim in named)
+    return Reason("the dimensions that an index names are known") if known else None
+
+
+def _after(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
+    """Bind which dimensions come after each of those that an index names."""
+    count = (operands[1] or Facts()).dim(-1)
+    count = count if isinstance(count, int) else 0
+    after = Tensor(np.triu(np.ones((count, count), np.bool_), 1))
+    return {"count": (count,), "pairs": (-1, count), "after": after, "reduction": what.reduction}
+
+
+@lowering(18, applies_if=_rows_of_unknown_dims, bind=_after)
+def in_counted_rows(
+    data, indices, updates, count: Sequence[int], pairs: Sequence[int], after: Sequence[int], reduction: str
+):
+    """Do the same where the dimensions that an index names are computed at run time, and their products with them."""
+    shape = op.Shape(data)
+    dims = op.Slice(shape, [0], count)
+    steps = op.ReduceProd(op.Where(after, dims, 1), [1], keepdims=0)
+    size = op.ReduceProd(op.Slice(shape, count, [2147483647]), keepdims=1)
+    places = op.Reshape(indices, pairs)
+    forward = places + op.Cast(op.Less(places, 0), to=7) * dims
+    starts = op.ReduceSum(forward * steps, [1], keepdims=1)
     number = op.ReduceProd(op.Slice(op.Shape(indices), [0], [-1]), keepdims=1)
     slices = op.Concat(number, size, axis=0)
     rows = op.Reshape(data, op.Concat(op.ReduceProd(dims, keepdims=1), size, axis=0), allowzero=1)
@@ -198,7 +237,7 @@ OPERATOR = Operator(
     oracle=oracle,
     # No text says what NaN is beside a number.
     nan_defined=lambda what, operands: what.reduction not in ("max", "min"),
-    lowerings=(at_known_places, in_a_row, in_rows),
+    lowerings=(at_known_places, in_a_row, in_rows, in_counted_rows),
     adversarial=adversarial,
     traits=Traits(
         value_range=value_ranges.joined_if("reduction", 0, 2),

@@ -13,6 +13,7 @@ from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.plain import all_bits
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
@@ -80,13 +81,28 @@ def of_negatives(x, k):
     return op.Neg(values), index
 
 
+def _smallest_integers(what: TopK, operands: Operands) -> Reason | None:
+    if what.largest:
+        return Reason("the largest are wanted")
+    dtype = first(operands).dtype
+    return None if dtype in INTEGERS else Reason("they are not of integers", missing=dtype is None)
+
+
+# Not of negatives: the lowest integer has none, and unsigned ones have not either.
+@lowering(13, applies_if=_smallest_integers, bind=all_bits)
+def of_complements(x, k, ones: Sequence[int]):
+    """Subtract integers from the one with all bits set, which turns the order, find the largest, and subtract again."""
+    values, index = meaning.Same(op.Sub(ones, x), k, largest=1)
+    return op.Sub(ones, values), index
+
+
 MOST = 4096
 """The longest row whose elements are all compared with each other, where its length is known."""
 
 
 def _countable(what: TopK, operands: Operands) -> Reason | None:
     x = first(operands)
-    if not (what.largest and what.sorted) or what.ties == "any":
+    if not (what.largest and what.sorted):
         return Reason("it gives the largest elements, sorted, and of equal ones the first")
     length = x.dim(what.axis)
     if x.dtype is None or x.rank is None:
@@ -152,7 +168,7 @@ OPERATOR = Operator(
     normal=normal,
     adversarial=adversarial,
     longest=MOST,
-    lowerings=(of_negatives, counted),
+    lowerings=(of_negatives, of_complements, counted),
     wider_types=ORDERED,
     weight=4.0,
     nan_defined=lambda what, operands: first(operands).dtype in INTEGERS,

@@ -274,6 +274,24 @@ def test_topk_of_nan_runs(request_: dict[str, Any], shape: str) -> None:
     assert np.array_equal(values, np.take_along_axis(x, indices, 1), equal_nan=True)
 
 
+@pytest.mark.parametrize("opset", [7, 9, 10])
+@pytest.mark.parametrize("shape", ["3,4", "a,b"])
+def test_topk_without_a_rule_for_ties_is_decomposed(opset: int, shape: str) -> None:
+    """TopK-1 and TopK-10 leave open which of equal elements comes first: the one with the lower index may."""
+    count = "<k = 2> (x)" if opset < 10 else "(x, k)"
+    k = "" if opset < 10 else ", int64[1] k"
+    model = parse_model(
+        f'<ir_version: 5, opset_import: ["": {opset}]> g (float[{shape}] x{k}) => (float[d,e] y, int64[d,e] i) '
+        f"{{ y, i = TopK {count} }}"
+    )
+    result = converted(model, decompose=["TopK"])
+    assert "TopK" not in {node.op_type for node in result.graph.node}
+    feeds = {"x": arr([[1, 3, 3, 2], [0, 0, 0, 0], [-INF, 5, -INF, 5]]), "k": K}
+    values, indices = run(result, [feeds])[0]
+    assert values.tolist() == [[3, 3], [0, 0], [5, 5]]
+    assert indices.tolist() == [[1, 2], [0, 1], [1, 3]]
+
+
 class TestNonZero(Table):
     operator = nonzero.OPERATOR
     cases = (
