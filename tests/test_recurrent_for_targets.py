@@ -186,14 +186,14 @@ def activated(name: str, functions: list[str], alphas: list[float], betas: list[
     """Return a model of one layer with these functions, with lists of parameters that may be too short."""
     rng = np.random.default_rng(2)
     rows = GATES[name] * 2
-    given = {"activation_alpha": alphas, "activation_beta": betas}
+    lists = {"activations": functions, "activation_alpha": alphas, "activation_beta": betas}
+    given: dict[str, Any] = {key: value for key, value in lists.items() if value}
     node = helper.make_node(
         name,
         ["x", "w", "r", "b"],
         ["y"],
         hidden_size=2,
-        **({"activations": functions} if functions else {}),
-        **{key: value for key, value in given.items() if value},
+        **given,
     )
     shapes = {"w": (1, rows, 3), "r": (1, rows, 2), "b": (1, 2 * rows)}
     weights = [numpy_helper.from_array(rng.uniform(-1, 1, s).astype(np.float32), n) for n, s in shapes.items()]

@@ -125,7 +125,7 @@ FORMS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "LSTM of both directions, last states": ("mnn", "LSTM", {"made": ("", "h", "c"), "direction": "bidirectional"}),
     "LSTM, last cell state in OpenCV": ("opencv-4", "LSTM", {"made": ("", "", "c")}),
 }
-REFUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
+NOT_LOADED: dict[str, tuple[str, str, dict[str, Any]]] = {
     **{
         f"LSTM of initial states {states} in OpenCV": ("opencv-4", "LSTM", {"states": states})
         for states in ("x-", "-x", "xk", "kx")
@@ -151,7 +151,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "operator", "form"), REFUSED.values(), ids=list(REFUSED))
+@pytest.mark.parametrize(("name", "operator", "form"), NOT_LOADED.values(), ids=list(NOT_LOADED))
 def test_a_recurrence_that_is_not_loaded_is_replaced(name: str, operator: str, form: dict[str, Any]) -> None:
     model, feeds = recurrent(operator, 13, **form)
     assert outcome(name, model, feeds) == "refused"
