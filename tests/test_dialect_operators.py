@@ -386,7 +386,11 @@ def test_the_ones_of_a_mask_are_counted() -> None:
     model = onnx.parser.parse_model(text)
     converted = opshift.convert(model, opset=17, decompose=DECOMPOSE, verify=False).model
     assert isinstance(converted, onnx.ModelProto)
-    feeds = {"i": np.zeros((1, 5), np.int32), "w": np.ones((7, 4), np.float32), "p": np.ones((5, 4), np.float32)}
+    feeds: dict[str, np.ndarray[Any, Any]] = {
+        "i": np.zeros((1, 5), np.int32),
+        "w": np.ones((7, 4), np.float32),
+        "p": np.ones((5, 4), np.float32),
+    }
     feeds |= {"g": np.ones(4, np.float32)}
     for mask in ([1, 1, 1, 0, 0], [2, 1, -1, 0, 0], [3, 3, 0, 0, 0]):
         given = {**feeds, "m": np.array([mask], np.int32)}

@@ -69,7 +69,7 @@ class Weights:
         inputs = ["x", *(name if name in held else "" for name in ("w", "s", "z", "g", "b"))]
         while not inputs[-1]:
             inputs.pop()
-        attributes = {"K": what.K, "N": what.N, "bits": what.bits, "block_size": what.block_size}
+        attributes: dict[str, Any] = {"K": what.K, "N": what.N, "bits": what.bits, "block_size": what.block_size}
         node = helper.make_node("MatMulNBits", inputs, ["y"], domain="com.microsoft", **attributes)
         graph = helper.make_graph(
             [node],
