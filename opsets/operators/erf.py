@@ -32,8 +32,8 @@ def _held(what: Plain, operands: Operands) -> Reason | None:
 
 
 # The quotient is the best of these degrees for erf(x) / x by x^2 up to 15.4, from where on erf(x) is 1 in float: it is
-# 1.9e-8 of itself off. No term is negative, so that no digits cancel. Computed in float, it is 3.1 * 2^-23 of itself
-# off at most, over all floats; `APPROXIMATE` allows 4 of these units.
+# 1.9e-8 of itself off. No term is negative, so that no digits cancel. Computed in float, it is 3.3 * 2^-23 of itself
+# off at most, over all floats from 2^-10 on (below it is one product); `APPROXIMATE` allows 4 of these units.
 @lowering(13, applies_if=_held, assumes=lambda what, operands: APPROXIMATE, rounds=True)
 def by_polynomials(x):
     """Divide two polynomials of the square, at most 2^-21 of each result off."""
