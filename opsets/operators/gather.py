@@ -179,7 +179,14 @@ def by_number(data, indices, axis: int):
 
 
 def _first_axis(meaning: Gather, operands: Operands) -> Reason | None:
-    return Reason("it is not along the first axis") if meaning.axis else None
+    return Reason("it is not along the first axis") if meaning.axis else _are_numbers(operands)
+
+
+def _are_numbers(operands: Operands) -> Reason | None:
+    """Leave bools to a Gather of numbers, which one that takes no bools does."""
+    return (
+        Reason("truth values are gathered as numbers") if (operands[0] or Facts()).dtype == TensorProto.BOOL else None
+    )
 
 
 @lowering(13, applies_if=_first_axis)
@@ -192,7 +199,9 @@ def _other_axis(meaning: Gather, operands: Operands) -> Reason | None:
     if meaning.axis == 0:
         return Reason("it is along the first axis")
     ranks = [(facts or Facts()).rank for facts in operands]
-    return Reason("the rank of the data or of the indices is unknown", missing=True) if None in ranks else None
+    if None in ranks:
+        return Reason("the rank of the data or of the indices is unknown", missing=True)
+    return _are_numbers(operands)
 
 
 def _turned(meaning: Gather, operands: Operands) -> Mapping[str, Any]:
