@@ -138,7 +138,7 @@ class TestScatterElements(Table):
                 f"{reduction} along {axis} of {dtype.__name__}",
                 [CUBE.astype(dtype), PLACES % 2, (PLACES * 3).astype(dtype)],
                 ScatterElements(axis, reduction),
-                least=7,
+                least=16 if (dtype, reduction) == (np.int64, "mul") else 7,  # products of int64 lose digits below
             )
             for axis, dtype in ((0, F32), (1, np.int32), (2, np.int64), (-1, F64))
             for reduction in (("add", "mul") if dtype is F64 else REDUCTIONS)
