@@ -119,6 +119,8 @@ class WholeInputs:
 
 _INFERRED = 2**24
 """Bytes of a model up to which onnx infers the shapes that empty inputs lead to."""
+_INFERRED_EVERYWHERE = 2**20
+"""The same for inputs that are not empty, of which there are many."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,9 @@ class _Declared:
                 return RejectedError(f"an output has {output.ndim} dimensions, and is declared with {rank}")
         arrays = {name: value for name, value in feeds.items() if isinstance(value, np.ndarray)}
         full = all(value.size for value in arrays.values())
-        if (full and not self._everywhere) or self.model.ByteSize() > _INFERRED:
+        if full and not self._everywhere:
+            return result
+        if self.model.ByteSize() > (_INFERRED_EVERYWHERE if full else _INFERRED):
             return result
         shapes = tuple((name, value.shape) for name, value in arrays.items())
         if not full or shapes not in self.known:
