@@ -4,7 +4,7 @@ import numpy as np
 
 from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
 from opshift.opsets.registry.lowering import lowering, op
-from opshift.opsets.registry.plain import plain, two_floats, two_integers
+from opshift.opsets.registry.plain import plain, two_integers
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
@@ -28,20 +28,13 @@ def by_rest(a, b):
     return op.Cast(op.Sub(op.Max(a, b), b), to=9)
 
 
-# Two numbers that differ have a difference: it is never rounded to zero.
-@lowering(13, applies_if=two_floats, assumes=lambda meaning, operands: frozenset({"finite-inputs"}))
-def by_difference(a, b):
-    """Check whether the difference is above zero; that of two infinities is NaN."""
-    return op.Cast(op.Relu(op.Sub(a, b)), to=9)
-
-
 OPERATOR = with_legacy_broadcast(
     plain(
         "Greater",
         (7, 9, 13),
         ("A", "B"),
         np.greater,
-        (exchanged, one_way, by_rest, by_difference),
+        (exchanged, one_way, by_rest),
         wider_types=ORDERED,
         traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
     ),

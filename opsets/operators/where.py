@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import TensorProto
 
-from opshift.opsets.registry.facts import Dim, Tensor
+from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, all_are, plain
@@ -53,26 +52,6 @@ def _known(what: Plain, operands: Operands) -> Reason | None:
     return None
 
 
-def _of_floats(what: Plain, operands: Operands) -> Reason | None:
-    dtype = _type(operands)
-    if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16):
-        return None
-    return Reason("the values are not known to be floats", missing=dtype is None)
-
-
-def _infinity(what: Plain, operands: Operands) -> Mapping[str, Any]:
-    dtype = _type(operands) or TensorProto.FLOAT
-    infinity = np.array(np.inf, onnx.helper.tensor_dtype_to_np_dtype(dtype))
-    return {"to": dtype, "infinity": Tensor(infinity)}
-
-
-@lowering(13, applies_if=_of_floats, bind=_infinity, cost=20, assumes=lambda what, operands: frozenset({"no-nan"}))
-def by_bounds(condition, x, y, to: int, infinity: Sequence[int]):
-    """Let the tensor that is not selected be less than all numbers, and take the larger: a NaN would remain."""
-    bound = (op.Cast(condition, to=to) * 2.0 - 1.0) * infinity
-    return op.Max(op.Min(x, bound), op.Min(y, op.Neg(bound)))
-
-
 # Written at 10 for its Gather, whose indices need no guard here: none is negative.
 @lowering(10, applies_if=_known, cost=10)
 def by_gather(condition, x, y):
@@ -107,7 +86,7 @@ OPERATOR = plain(
     (9, 16),
     ("condition", "X", "Y"),
     _where,
-    (by_logic, by_product, by_gather, by_bounds),
+    (by_logic, by_product, by_gather),
     adversarial=_hostile,
     wider_types=MOVED,
     neutral=lambda what, operands: 1 if all_are(operands[0], 1) else 2 if all_are(operands[0], 0) else None,
