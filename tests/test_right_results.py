@@ -332,13 +332,6 @@ EXCLUDED: dict[str, tuple[str, int, dict[str, Any]]] = {
         8,
         {"decompose": ["GRU"], "opset": 17},
     ),
-    "a gate that multiplies large numbers, LSTM": (
-        """g (float[?,?,?] x, float[1,i,j] w, float[?,?,?] r, float[?,?] b, float[?,?,?] h, float[?,?,?] c,
-        float[?,?] p) => (float[?,?,?] y, float[?,?,?] d)
-        { "", y, d = LSTM<hidden_size = 2>(x, w, r, b, "", h, c, p) }""",
-        8,
-        {"decompose": ["LSTM"], "opset": 17},
-    ),
     "numbers of 2 bits from a Loop, on which onnxruntime ends": (
         """g (int64 n) => (int64 last, int2[k] y) <int2 c = {1}, int64 v = {7}> { s = Identity(c)
         last, y = Loop(n, "", v) <body = g (int64 i, bool more, int64 u) => (bool again, int64 w, int2 b)
@@ -391,13 +384,6 @@ RIGHT_PAIRS: dict[str, tuple[str, str]] = {
         <then_branch = g () => (float[] t) { i = Cast<to = 7>(x) p = Reshape(b, r) q = Reshape(a, r)
         j = Concat<axis = 0>(p, q) t = Gather(j, i) }, else_branch = g () => (float[] e) { k = Cast<to = 7>(x)
         u = Reshape(a, r) v = Reshape(b, r) w = Concat<axis = 0>(u, v) e = Gather(w, k) }> }""",
-    ),
-    "infinite weights beside padding": (
-        """g (float[1,1,4] x, float[1,1,2] w) => (float[1,1,4] y)
-        { z = ConvTranspose<pads = [1, 0]>(x, w) y = Floor(z) }""",
-        """g (float[1,1,4] x, float[1,1,2] w) => (float[1,1,4] y)
-        <int64[1] l = {-1}, int64[1] s = {-9}, int64[1] a = {2}> { v = Slice(w, l, s, a, l)
-        z = Conv<pads = [0, 1]>(x, v) y = Floor(z) }""",
     ),
     "an axis of nothing that is none": (
         "g (float[2,n] x, int64 a) => (float[2,n] y) { y = CumSum(x, a) }",

@@ -121,6 +121,15 @@ def optional(name: str) -> onnx.ValueInfoProto:
     return helper.make_value_info(name, kind)
 
 
+def test_a_sequence_of_an_if_that_another_node_gives_out_is_there_still() -> None:
+    """It lost the If, and was written without what makes it."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (bool c, float[2] x) => (seq(float[2]) y) { q = If (c)
+        <then_branch = g () => (seq(float[2]) t) { t = SequenceConstruct (x) },
+        else_branch = g () => (seq(float[2]) e) { n = Neg (x) e = SequenceConstruct (n) }> y = Identity (q) }"""
+    with pytest.raises(opshift.UnsupportedError, match="no graph returns them"):
+        opshift.convert(onnx.parser.parse_model(text), decompose=["SequenceConstruct"])
+
+
 def test_an_if_returns_the_tensor_of_an_optional() -> None:
     model = with_if("q_a = Optional (x)", "q_b = Optional (t_b)", "g = OptionalGetElement (q) y = Add (g, t)", optional)
     result = opshift.convert(model, target=NO_LISTS)

@@ -367,10 +367,6 @@ def _constant_weights(what: ConvTranspose, operands: Operands) -> bool:
     return weights.known is not None or weights.unread
 
 
-def _has_infinite_weights(read: Sequence[Any]) -> bool:
-    return len(read) > 1 and isinstance(read[1], np.ndarray) and not np.isfinite(read[1].astype(np.float64)).all()
-
-
 OPERATOR = Operator(
     name="ConvTranspose",
     meaning=ConvTranspose,
@@ -384,12 +380,5 @@ OPERATOR = Operator(
     nan_defined=_constant_weights,
     infinity_defined=_constant_weights,
     wider_types=COMPUTED,
-    traits=Traits(
-        floats=(Trait.SUMS,),
-        equal_dims=equal_dims,
-        spreads=False,
-        factors=2,
-        heavy=True,
-        meaningless=_has_infinite_weights,
-    ),
+    traits=Traits(floats=(Trait.SUMS,), equal_dims=equal_dims, spreads=False, factors=2, heavy=True),
 )

@@ -207,13 +207,20 @@ def reset_after(
     return meaning.KeptWhere(y, op.Unsqueeze(mask, [1])), y_h
 
 
-def _gain(attributes: Mapping[str, Any], read: Sequence[Any]) -> float:
-    """Return the largest number that a gate is multiplied by: a state, or what it adds up to, with the bias."""
+def _gain(attributes: Mapping[str, Any], read: Sequence[Any]) -> Any:
+    """Return, for each unit, the largest number that a gate is multiplied by: a state, or what the hidden gate adds up.
+
+    With linear_before_reset its bias is a part of that.
+    """
+    size = attributes.get("hidden_size", 0)
     state = 1 + largest(read[5] if len(read) > 5 else None)
-    weights = read[2] if isinstance(read[2], np.ndarray) and read[2].ndim == 3 else np.zeros((1, 1, 1))
-    summed = state * largest(np.abs(weights.astype(np.float64)).sum(-1))
-    bias = largest(read[3] if attributes.get("linear_before_reset") and len(read) > 3 else None)
-    return max(state, summed + bias)
+    weights, bias = (read[index] if len(read) > index else None for index in (2, 3))
+    if not isinstance(weights, np.ndarray) or weights.ndim != 3 or weights.shape[1] != 3 * size:
+        return state
+    summed = state * np.abs(weights[:, 2 * size :].astype(np.float64)).sum(-1).max(0)
+    if attributes.get("linear_before_reset") and isinstance(bias, np.ndarray) and bias.shape[-1] == 6 * size:
+        summed = summed + np.abs(bias[:, 5 * size :].astype(np.float64)).max(0)
+    return np.maximum(state, summed)
 
 
 OPERATOR = Operator(

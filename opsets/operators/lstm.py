@@ -17,7 +17,6 @@ from opshift.opsets.families.recurrent import (
     check_shapes,
     equal_dims,
     functions,
-    largest,
     of_each_direction,
     one_direction,
     parameters_by_text,
@@ -29,7 +28,7 @@ from opshift.opsets.families.recurrent import (
 )
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import NearOne, Trait, Traits
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import SUMMED
 
 FUNCTIONS = ("Sigmoid", "Tanh", "Tanh")
@@ -233,13 +232,6 @@ def token_by_token(
     return meaning.KeptWhere(y, op.Unsqueeze(mask, [1])), y_h, y_c
 
 
-def _gain(attributes: Mapping[str, Any], read: Sequence[Any]) -> float:
-    """Return the largest number that a gate is multiplied by: a cell, which each token adds 1 to, by the peepholes."""
-    tokens = read[0].shape[bool(attributes.get("layout"))] if isinstance(read[0], np.ndarray) and read[0].ndim else 0
-    cell = tokens + largest(read[6] if len(read) > 6 else None)
-    return max(1.0, cell) * max(1.0, largest(read[7] if len(read) > 7 else None))
-
-
 OPERATOR = Operator(
     name="LSTM",
     meaning=LSTM,
@@ -265,6 +257,5 @@ OPERATOR = Operator(
         unwritten=(0,),
         nan_undefined=True,
         overflows_inside=True,
-        near_one=NearOne(gain=_gain),
     ),
 )

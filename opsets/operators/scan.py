@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason
@@ -36,11 +33,6 @@ def _axes_from_front(meaning: Scan, operands: Operands) -> Reason | None:
     return Reason("no negative axis is defined") if min(axes, default=0) < 0 else None
 
 
-def _has_no_elements(read: Sequence[Any]) -> bool:
-    """Return whether there is nothing to iterate over: onnxruntime 1.32.0 does so in Scan-8, and fails from 9 on."""
-    return any(isinstance(value, np.ndarray) and not value.size for value in read)
-
-
 OPERATOR = Operator(
     name="Scan",
     meaning=Scan,
@@ -55,6 +47,5 @@ OPERATOR = Operator(
         iteration=IterationLayout(scanned="num_scan_inputs"),
         grows=True,
         makes_types=(),
-        meaningless=_has_no_elements,
     ),
 )

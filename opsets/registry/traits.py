@@ -226,15 +226,15 @@ class NearOne:
         in_double_only: kernels lose it in double, and not in float.
         rounded: it adds its attribute `beta`, by default the `factor`, to a product, and where that is an operator of
             its own the sum is rounded to the type of the result.
-        gain: by the attributes and the values of the inputs, None where they are not known: the largest number that it
-            multiplies the function by that loses them.
+        gain: the largest factor of the function that loses them, by the attributes and the values of the inputs (None
+            where one is not known): a number, or one for each element of the last axis of the results.
     """
 
     factor: float = 1.0
     divided: bool = False
     in_double_only: bool = False
     rounded: bool = False
-    gain: Callable[[Mapping[str, Any], Sequence[Any]], float] | None = None
+    gain: Callable[[Mapping[str, Any], Sequence[Any]], Any] | None = None
 
 
 @dataclass(frozen=True)

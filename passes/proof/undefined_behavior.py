@@ -190,6 +190,7 @@ class UndefinedFilter:
             or (node.op_type in self._whole and _has(_has_fraction, read[0]))
             or any(_empty(read[place]) for place in own.unwritten)
             or (own.miscounts and has_empty_axis(read[0]))
+            or _scans_nothing(node, read)
             or overflows(node, read)
             or (
                 own.meaningless is not None
@@ -222,6 +223,13 @@ def _collected(node: onnx.NodeProto, values: Mapping[str, Any]) -> list[str]:
         return []
     collected = node.output[len(node.input) - loop.inputs :]
     return [name for name in collected if isinstance(value := values.get(name), np.ndarray) and not value.shape[0]]
+
+
+def _scans_nothing(node: onnx.NodeProto, read: Sequence[Any]) -> bool:
+    """Return whether there is nothing to iterate over: onnxruntime 1.32.0 does so in Scan-8, and fails from 9 on."""
+    loop = traits_of(node).iteration
+    scanned = attributes_of(node).get(loop.scanned, 0) if loop is not None and loop.scanned else 0
+    return any(_empty(value) for value in read[len(node.input) - scanned : len(node.input)])
 
 
 def _ranged(value: Any) -> bool:
@@ -294,7 +302,7 @@ def _inferred_beside_zero(node: onnx.NodeProto, shape: Any) -> bool:
 
 
 def _is_lost_inside(read: Sequence[Any], made: Sequence[Any]) -> bool:
-    """Return whether kernels make numbers of what is none on the way: of an infinity times 0, or of what overflows."""
+    """Return whether an input or an output is NaN or infinite: kernels multiply by 0, or overflow, on the way."""
     return any(_has(_not_finite, value) for value in (*read, *made))
 
 

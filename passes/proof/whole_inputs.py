@@ -135,7 +135,7 @@ class _Declared:
     model: onnx.ModelProto
     ranks: tuple[int | None, ...]
     known: dict[tuple[object, ...], str] = field(default_factory=dict)
-    """What is wrong with inputs of some shapes, where no values are asked."""
+    """What is wrong with inputs and outputs of some shapes, whatever their values."""
 
     def __call__(self, feeds: Feeds, result: Result) -> Result:
         """Return outputs, or an error where one is a tensor of another rank than these, or its shape cannot be."""
@@ -150,7 +150,7 @@ class _Declared:
             return result
         if self.model.ByteSize() > (_INFERRED_EVERYWHERE if full else _INFERRED):
             return result
-        shapes = tuple((name, value.shape) for name, value in arrays.items())
+        shapes = tuple(np.shape(value) for value in (*arrays.values(), *result) if isinstance(value, np.ndarray))
         if not full or shapes not in self.known:
             self.known[shapes] = self._wrong(feeds, result)
         return RejectedError(self.known[shapes]) if self.known[shapes] else result

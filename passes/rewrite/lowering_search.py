@@ -45,7 +45,7 @@ from opshift.passes.rewrite.native import NativeNodes
 from opshift.passes.rewrite.specialiser import REMEMBERED, Specialised, Specialiser
 from opshift.passes.rewrite.wider_candidates import WiderTypes, in_wider_types
 
-DEPTH = 24
+DEPTH = 40
 """Lowerings within lowerings; none is known that nests more than half as deep."""
 
 RETURNS = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -32,9 +32,8 @@ def return_elements(
     inside: Mapping[str, Mapping[str, Held]],
     found: Spliced,
     names: Names,
-    graph_outputs: Collection[str],
 ) -> dict[str, Held]:
-    """Write an If that returns elements, and return what its outputs hold that are no more.
+    """Write an If that returns elements, with what holds them after it, and return what each output holds.
 
     `inside` is what the values of each branch hold. An output stays if the branches hold different numbers of values.
     """
@@ -55,12 +54,12 @@ def return_elements(
     for index, (_, graph) in enumerate(named_subgraphs(whole)):
         _return_from_branch(graph, {place: (one.dtype, one.branches[index]) for place, one in outputs.items()}, names)
     found.nodes.append(whole)
-    found.outputs = [name if name not in made else "" for name in node.output]
+    found.outputs = list(node.output)
     held = {node.output[place]: output.named(made[node.output[place]]) for place, output in outputs.items()}
     for place, output in outputs.items():
-        if (name := node.output[place]) in graph_outputs:
-            found.nodes.append(container(name, held[name], output.dtype, names))
-            found.outputs[place] = name
+        # What reads the elements alone leaves it unused.
+        name = node.output[place]
+        found.nodes.append(container(name, held[name], output.dtype, names))
     return held
 
 

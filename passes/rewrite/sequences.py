@@ -140,7 +140,7 @@ class _Sequences:
             return None
         given = [held.get(name) for name in node.input]
         if node.op_type == IF:
-            returned = return_elements(node, inside, found, self._names, self._given_out) if len(inside) == 2 else {}
+            returned = return_elements(node, inside, found, self._names) if len(inside) == 2 else {}
             held.update(returned)
             why = "the values in what it returns are known"
             return self._step(Action.LOWER, node, why, ("elements",), (IF,)) if returned else None

@@ -50,7 +50,7 @@ def moved_by_inner_sum(
         return _transformed(wide, inner, x, result, sign * unit)
     if inner.use is SumUse.ATTENTION:
         keys = given.get(node.input[inner.scale])
-        return np.asarray(result + sign * _part_of_attention(x, x if keys is None else keys, unit), result.dtype)
+        return np.asarray(result + sign * _moved_attention(x, x if keys is None else keys, result, unit), result.dtype)
     given_shape = result.shape
     if inner.by_group and x.ndim > 1 and result.shape == x.shape:
         x = x.reshape(x.shape[0], attributes_of(node).get("num_groups", 1), -1, *x.shape[2:])
@@ -192,15 +192,21 @@ def _parameter(
     return value.reshape(-1, *(1,) * axes) if inner.by_channel else value
 
 
-def _part_of_attention(values: Any, keys: Any, unit: float) -> float:
-    """Return what rounding makes of values that are weighed, of both the sum of the weights and that of the values.
+def _moved_attention(values: Any, keys: Any, result: npt.NDArray[Any], unit: float) -> npt.NDArray[Any]:
+    """Return by how much rounding moves values that are weighed: the sum of the weights, and that of the values.
 
-    Keys that are the same have the same weight. A kernel that adds up blocks of keys is off by less than one that adds
-    up one key after the other.
+    It is for each batch and channel its largest value; for heads that share values, the largest of all. Keys that are
+    the same have the same weight. A kernel that adds up blocks of keys is off by less than one that adds up one key
+    after the other.
     """
     runs = [longest_run(rows.reshape(len(rows), -1).T).max(initial=1) for rows in (values, np.moveaxis(keys, -2, 0))]
     units = units_of_sum(len(values), np.minimum(np.max(runs), len(values)))
-    return float(2 * unit * units * np.abs(values).max())
+    most = np.abs(values).max(0)
+    if result.ndim == 3 and most.size == result.shape[0] * result.shape[2]:
+        most = most.reshape(result.shape[0], 1, result.shape[2])
+    else:
+        most = most.max()
+    return np.asarray(2 * unit * units * most)
 
 
 def units_of_sum(terms: float, equal: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -160,7 +160,7 @@ class Perturbation:
     def _shake(
         self,
         results: Mapping[str, Any],
-        by: Callable[[Any], tuple[float, _Float]],
+        by: Callable[[Any], tuple[Any, _Float]],
         *,
         each: bool = False,
         units: float = 1.0,
@@ -296,7 +296,7 @@ def _shaken(
     like: Any,
     rng: np.random.Generator,
     sign: int,
-    least: float,
+    least: Any,
     dtype: type[np.floating[Any]],
     *,
     each: bool,
@@ -304,19 +304,20 @@ def _shaken(
 ) -> Any:
     """Return floats moved by units of the largest, and at least by those of `least`, of the type computed in.
 
-    With `each`, an element is moved by units of its own. What becomes an integer is moved by all that it may depart by.
+    With `each`, or a `least` for each element of the last axis, an element is moved by units of its own. What becomes
+    an integer is moved by all that it may depart by.
     """
     if not isinstance(value, np.ndarray) or not is_float(value.dtype) or not isinstance(like, np.ndarray):
         return value
     sizes = np.where(np.isfinite(value), np.maximum(np.abs(value), least), least)
-    unit = units * float(np.finfo(dtype).eps) * (sizes if each else float(sizes.max(initial=least)))
+    unit = units * float(np.finfo(dtype).eps) * (sizes if each or np.ndim(least) else float(sizes.max(initial=least)))
     factor = FACTOR if is_integer(like) else 1
     signs = sign if sign else rng.integers(0, 2, size=value.shape) * 2 - 1
     with np.errstate(over="ignore"):
         return np.asarray(value + factor * unit * signs, value.dtype)
 
 
-def _cancelled(node: WideNode, value: Any, read: Mapping[str, Any]) -> float:
+def _cancelled(node: WideNode, value: Any, read: Mapping[str, Any]) -> Any:
     """Return how many units of 1 the rounding of a sum with 1 costs the results of a node, however small they are.
 
     The kernels of onnxruntime 1.32.0 lose them in Elu, Celu and Selu, which then multiply by alpha and gamma. Softplus
@@ -336,13 +337,16 @@ def _cancelled(node: WideNode, value: Any, read: Mapping[str, Any]) -> float:
     lost = [traits_of(inner).near_one for inner in nodes]
     most, divided = max((one.factor for one in lost), default=1.0), any(one.divided for one in lost)
     given = (abs(one.f) for inner in nodes for one in inner.attribute if one.name in ("alpha", "gamma"))
+    factor = most * float(np.prod([1 / max(one, 1.0) if divided else one for one in given]))
     gains = [
-        gain(attributes_of(inner), [read.get(name) for name in inner.input])
+        np.asarray(gain(attributes_of(inner), [read.get(name) for name in inner.input]))
         for inner in nodes
         if (gain := traits_of(inner).near_one.gain) is not None
     ]
-    most *= max(gains, default=1.0)
-    return most * float(np.prod([1 / max(one, 1.0) if divided else one for one in given]))
+    # One for each element of the last axis, or the largest where there are other results beside.
+    if len(gains) == 1 and np.shape(value)[-1:] == gains[0].shape:
+        return factor * gains[0]
+    return factor * max((float(one.max()) for one in gains), default=1.0)
 
 
 def _added(node: onnx.NodeProto) -> float:
