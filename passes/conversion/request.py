@@ -22,6 +22,7 @@ from opshift.passes.base.results import FITS, TENSOR_OUTPUT, Plan, Refusal
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
 from opshift.passes.conversion.narrow_floats import MeasuredIslands
 from opshift.passes.conversion.plan_cache import PlanCache
+from opshift.passes.graph.traversal import graph_views
 from opshift.passes.io import external_data as external
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import Source, load
@@ -31,11 +32,14 @@ from opshift.passes.rewrite.opset_imports import (
 )
 from opshift.passes.rewrite.planner import Goal
 from opshift.passes.rewrite.prepare import Preparation, Prepared, Shown, prepare, retype
+from opshift.passes.rewrite.sparse_constants import with_dense_constants
 from opshift.passes.rewrite.target_types import interface_refusals, types_at, types_for
 from opshift.passes.rewrite.tensor_output import with_tensors
 from opshift.passes.rewrite.type_choice import Types
 from opshift.passes.rewrite.wide_constants import lacking
 from opshift.passes.runtime.constant_nodes import ConstantNodes
+
+_SCAN_OF_BATCHES = 8
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,9 @@ def read_source(model: Model, options: Options) -> Source:
     Raises:
         InvalidModelError: the model is none.
     """
-    return _with_tensors(load(model, options.allow_paths, options.assume_opset), options)
+    source = load(model, options.allow_paths, options.assume_opset)
+    source = _changed(source, *with_dense_constants(source.model, source.bodies))
+    return _changed(source, *with_tensors(source.model)) if TENSOR_OUTPUT in options.assume else source
 
 
 def request_of(source: Source, profile: Target | None, options: Options, known: PlanCache) -> Request:
@@ -135,15 +141,12 @@ def request_of(source: Source, profile: Target | None, options: Options, known: 
     return Request(source, prepared, goal, ir_version, options.keep_initializers_as_inputs, others, known, changes)
 
 
-def _with_tensors(source: Source, options: Options) -> Source:
-    """Return the model that was read with tensors in place of the maps that it returns, if that is assumed."""
-    if TENSOR_OUTPUT not in options.assume:
+def _changed(source: Source, model: onnx.ModelProto, notes: tuple[str, ...]) -> Source:
+    """Return what was read with another model in its place, and the notes on the change among its repairs."""
+    if model is source.model:
         return source
-    model, notes = with_tensors(source.model)
-    if not notes:
-        return source
-    repairs = (*source.repairs, *notes)
-    return dataclasses.replace(source, model=model, repairs=repairs, bodies=(), static=None, inferred=None)
+    repairs, bodies = (*source.repairs, *notes), tuple(graph_views(model))
+    return dataclasses.replace(source, model=model, repairs=repairs, bodies=bodies, static=None, inferred=None)
 
 
 def prepare_model(source: Source, legality: Legality, options: Options, known: PlanCache) -> Prepared:
@@ -153,7 +156,8 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
     needed = target is not None and target.needs_constants and not source.model.training_info
     held = frozenset(name for body in source.bodies for domain, name, _ in body.by_op_key if not default_domain(domain))
     narrow = frozenset(() if source.model.training_info else lacking(source.model, legality.opset))
-    missing = frozenset(() if source.model.training_info else _missing(legality, held))
+    own = default_opset(source.model.opset_import) or 1
+    missing = frozenset(() if source.model.training_info else _missing(legality, held, own))
     asked = Preparation(
         sizes=sizes,
         fold=options.fold or bool(sizes) or needed or bool(missing),
@@ -217,11 +221,14 @@ def _prepared(source: Source, asked: Preparation, options: Options) -> Prepared:
     return dataclasses.replace(found, model=source.model) if found.model is model else found
 
 
-def _missing(legality: Legality, held: Collection[str]) -> Iterator[str]:
+def _missing(legality: Legality, held: Collection[str], own: int) -> Iterator[str]:
     """Yield what the target lacks, or is to be decomposed, of what is replaced before nodes are planned.
 
-    Of what the opset lacks, those that the model has: `held` are its operators.
+    Of what the opset lacks, those that the model has: `held` are its operators, `own` is its opset. Scan-8, which has
+    batches, is another operator than Scan from 9 on.
     """
+    if SCAN in held and legality.opset == _SCAN_OF_BATCHES < own:
+        yield SCAN
     for name in (IF, LOOP, SCAN, *SEQUENCES):
         lacks = name in legality.decompose or (legality.target is not None and not legality.target.has_computed(name))
         if lacks or (name in held and schema_at("", name, legality.opset) is None):
