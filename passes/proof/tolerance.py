@@ -32,12 +32,13 @@ from opshift.passes.proof.rounding.bound import (
 )
 from opshift.passes.proof.rounding.overflow import marks, overflowing
 from opshift.passes.proof.rounding.perturbation import RUNS, Perturbation
-from opshift.passes.proof.rounding.taken_branches import taken_branches, with_branches
+from opshift.passes.proof.rounding.taken_paths import Path, Paths
 from opshift.passes.proof.rounding.values import is_integer
 from opshift.passes.proof.rounding.wide_run import WideModel
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 
 _MORE_RUNS = 16
+_KEPT = 8  # ways through a model
 
 
 class Rounding:
@@ -48,8 +49,8 @@ class Rounding:
         self._source, self._limits = source, limits
         self._model = WideModel(source, limits)
         self._approximate = approximate
-        self._of_branches: dict[tuple[bool, ...], Rounding] = {}
-        """The same model with the branches that its Ifs take in place of the Ifs."""
+        self._paths = Paths(self._model.plain)
+        self._by_path: dict[Path, Rounding] = {}
 
     def bounds(
         self, feeds: Feeds, outputs: Sequence[Any], inexact: Collection[str] = (), enough: Enough = lambda found: False
@@ -64,8 +65,8 @@ class Rounding:
         """
         model = self._model
         plain = model.plain.values(feeds)
-        if taken := taken_branches(model.plain.model, plain):
-            return self._with(taken).bounds(feeds, outputs, inexact, enough)
+        if taken := self._paths.branches(plain):
+            return self._along(taken, plain).bounds(feeds, outputs, inexact, enough)
         first = model.run(feeds, plain, inexact)
         marked = marks(model.nodes, plain)
 
@@ -92,15 +93,32 @@ class Rounding:
             turns = (2, 0, 2, 0, 2, 0, RUNS - 1, 0)
             runs += [perturbed(turns[seed % 8], seed) for seed in range(1, _MORE_RUNS)]
             bounds = found(runs)
-        return bounds
+        if enough(bounds):
+            return bounds
+        return self._inside(feeds, plain, outputs, inexact, enough) or bounds
 
-    def _with(self, taken: tuple[bool, ...]) -> Rounding:
-        if taken not in self._of_branches:
-            proto = with_branches(self._model.plain.model, taken)
-            self._of_branches[taken] = Rounding(
-                replace(self._source, proto=proto, path=None), self._limits, approximate=self._approximate
-            )
-        return self._of_branches[taken]
+    def _inside(
+        self, feeds: Feeds, plain: Mapping[str, Any], outputs: Sequence[Any], inexact: Collection[str], enough: Enough
+    ) -> tuple[Bound, ...]:
+        """Return the bounds with all iterations in place of Loops and Scans, nothing where there are none.
+
+        What inner nodes compute is perturbed as well, which takes as much longer as there are iterations.
+        """
+        if not (taken := self._paths.iterations(plain)):
+            return ()
+        try:
+            return self._along(taken, plain).bounds(feeds, outputs, inexact, enough)
+        except RejectedError:  # no kernel puts results of an element type together, say
+            return ()
+
+    def _along(self, taken: Path, values: Mapping[str, Any]) -> Rounding:
+        """Return the same model with what its Ifs, Loops and Scans run in place of these."""
+        if taken not in self._by_path:
+            if len(self._by_path) == _KEPT:
+                self._by_path.clear()
+            source = replace(self._source, proto=self._paths.model(taken, values), path=None)
+            self._by_path[taken] = Rounding(source, self._limits, approximate=self._approximate)
+        return self._by_path[taken]
 
     def _of(
         self,

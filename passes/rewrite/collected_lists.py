@@ -28,8 +28,8 @@ from opshift.passes.analysis.known_values import is_static
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.analysis.splicing import Spliced, named_node
 from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, nested_nodes, node_name, subgraph, subgraphs
-from opshift.passes.rewrite.apply import Names
 
 _FIRST = 2
 """Inputs of a Loop, and of its body, before the values that it carries: the number and the condition."""

@@ -22,8 +22,8 @@ from opshift.passes.analysis.known_values import Propagation, is_static
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.analysis.splicing import Spliced, accepts, named_node, rename
 from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, nested_nodes, node_name, subgraph, subgraphs
-from opshift.passes.rewrite.apply import Names
 from opshift.passes.rewrite.unrolling import unrolled
 
 _WHERE = frozenset(

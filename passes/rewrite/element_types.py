@@ -22,8 +22,8 @@ from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.analysis.splicing import named_node, rename_values
 from opshift.passes.analysis.value_ranges import Ranges, value_ranges
 from opshift.passes.base.results import FITS, Action, Refusal, Step
+from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, names_read, node_name, subgraphs
-from opshift.passes.rewrite.apply import Names
 from opshift.passes.rewrite.retyped_graph import (
     GraphTypes,
     Place,

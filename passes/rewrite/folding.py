@@ -23,8 +23,8 @@ from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.analysis.splicing import named_node
 from opshift.passes.base.results import Action, Step
 from opshift.passes.graph.limits import FOLDED
+from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, nested_nodes, node_name, subgraphs
-from opshift.passes.rewrite.apply import Names
 
 FOLLOWS = "its elements follow from shapes and constants"
 UNREAD = "its outputs are unused"

@@ -9,7 +9,7 @@ import onnx
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.structural import OPTIONAL, SEQUENCE_CONSTRUCT, SEQUENCE_EMPTY
 from opshift.passes.analysis.splicing import named_node
-from opshift.passes.rewrite.apply import Names
+from opshift.passes.graph.names import Names
 
 Items = tuple[str, ...]
 """The values in a sequence, by their names."""

@@ -9,7 +9,7 @@ from onnx import TensorProto
 
 from opshift.opsets.registry.structural import CAST
 from opshift.passes.analysis.splicing import named_node, rename_values
-from opshift.passes.rewrite.apply import Names
+from opshift.passes.graph.names import Names
 
 
 def with_interface(model: onnx.ModelProto, like: onnx.ModelProto, types: Collection[int]) -> onnx.ModelProto:

@@ -10,8 +10,8 @@ from onnx.helper import make_tensor_value_info
 
 from opshift.opsets.registry.structural import IDENTITY
 from opshift.passes.analysis.splicing import Spliced, named_node
+from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs
-from opshift.passes.rewrite.apply import Names
 from opshift.passes.rewrite.held_values import Held, Items, Maybe, container, element_type, names_in
 
 

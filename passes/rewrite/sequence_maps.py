@@ -20,8 +20,8 @@ from opshift.opsets.registry.structural import (
 from opshift.passes.analysis.inference import make_node
 from opshift.passes.analysis.scopes import Scope
 from opshift.passes.analysis.splicing import Spliced, named_node
+from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import nested_nodes, subgraphs
-from opshift.passes.rewrite.apply import Names
 from opshift.passes.rewrite.held_values import Held, Items, container, is_sequence, is_tensor
 from opshift.passes.rewrite.unrolling import UNROLLED
 

@@ -34,8 +34,8 @@ from opshift.opsets.registry.structural import (
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.analysis.splicing import Spliced, named_node, rename
 from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, node_name, subgraphs
-from opshift.passes.rewrite.apply import Names
 from opshift.passes.rewrite.held_values import Held, Items, Maybe, names_in
 from opshift.passes.rewrite.sequence_branches import return_elements
 from opshift.passes.rewrite.sequence_maps import as_loop, each

@@ -19,8 +19,8 @@ from opshift.opsets.runtimes.limits import Limit
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.base.errors import printable
 from opshift.passes.base.results import Code, Refusal
+from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, names_read
-from opshift.passes.rewrite.apply import Names
 from opshift.passes.rewrite.fixed_shapes import shape_option, undeclared
 
 Array = np.ndarray[Any, np.dtype[Any]]

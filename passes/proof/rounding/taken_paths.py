@@ -1,0 +1,144 @@
+"""A model with what its Ifs, Loops and Scans run in place of these, so that what is inside is seen node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.schema import default_domain
+from opshift.opsets.registry.structural import IDENTITY, IF, LOOP, SCAN
+from opshift.passes.analysis.iterations import Iterations, scan_iterations, written
+from opshift.passes.analysis.scopes import default_opset
+from opshift.passes.analysis.splicing import Spliced, named_node
+from opshift.passes.graph.names import Names
+from opshift.passes.graph.traversal import nested_nodes, subgraph, subgraphs
+from opshift.passes.runtime.node_evaluator import Interpreter
+from opshift.passes.runtime.ort_models import RejectedError
+
+_LARGEST = 2**28
+"""Bytes of a model up to which it is copied."""
+_MOST = 128
+"""Nodes that the iterations of a Loop or a Scan become at most."""
+_STAYS = -1
+_WITHOUT_BATCH = 9
+"""The version of Scan that has no batch."""
+_COUNTED = "opshift/iterations"
+
+Path = tuple[int, ...]
+"""For each If, Loop and Scan of the main graph: whether an If takes its first branch, or how many iterations run.
+
+-1 stands for a node that stays."""
+
+
+class Paths:
+    """The ways through a model."""
+
+    def __init__(self, model: Interpreter) -> None:
+        """Take a model without functions; nothing is run yet."""
+        self._interpreter, self._model = model, model.model
+        self._opset = default_opset(self._model.opset_import) or 1
+        graph = self._model.graph
+        found = [node for node in graph.node if _runs_graphs(node)] if self._model.ByteSize() <= _LARGEST else []
+        self._nodes = [node for node in found if not any(inner.sparse_initializer for inner in subgraphs(node))]
+        self._counting = {id(node): _counting(node) for node in self._nodes if node.op_type == LOOP}
+
+    def branches(self, values: Mapping[str, Any]) -> Path:
+        """Return which branches are taken, given the values of the main graph; nothing if there is no If."""
+        return self._path(values, (IF,))
+
+    def iterations(self, values: Mapping[str, Any]) -> Path:
+        """Return which branches are taken, and how often each Loop and Scan runs; nothing if every node stays."""
+        return self._path(values, (IF, LOOP, SCAN))
+
+    def _path(self, values: Mapping[str, Any], operators: Collection[str]) -> Path:
+        found = tuple(self._taken(node, values) if node.op_type in operators else _STAYS for node in self._nodes)
+        return found if any(one != _STAYS for one in found) else ()
+
+    def _taken(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> int:
+        if node.op_type == IF:
+            condition = values.get(node.input[0])
+            return int(condition.all()) if isinstance(condition, np.ndarray) else _STAYS
+        if node.op_type == LOOP:
+            length = self._count(node, values)
+        else:
+            scan = self._scan(node, values)
+            length = scan.length if scan else _STAYS
+        nodes = sum(1 for body in subgraphs(node) for _ in nested_nodes(body))
+        return length if 0 < length * nodes <= _MOST else _STAYS
+
+    def _count(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> int:
+        """Run a Loop that counts."""
+        try:
+            return len(self._interpreter.node(self._counting[id(node)], values)[_COUNTED])
+        except RejectedError:
+            return _STAYS
+
+    def _scan(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> Iterations | None:
+        if self._opset < _WITHOUT_BATCH:
+            return None
+        count = next(one.i for one in node.attribute if one.name == "num_scan_inputs")
+        states = len(node.input) - count
+        unused = len(next(subgraphs(node)).output) - len(node.output)
+        given = [_facts(values.get(name), 0) for name in node.input]
+        made = [_facts(values.get(name), int(place >= states)) for place, name in enumerate(node.output)]
+        return scan_iterations(node, given, [*made, *[None] * unused])
+
+    def model(self, taken: Path, values: Mapping[str, Any]) -> onnx.ModelProto:
+        """Return a copy with what is run in place of the nodes; `values` are those of the main graph."""
+        found = onnx.ModelProto()
+        found.CopyFrom(self._model)
+        names = Names(found)
+        del found.graph.node[:]
+        chosen = {id(node): one for node, one in zip(self._nodes, taken, strict=True)}
+        for node in self._model.graph.node:
+            if (one := chosen.get(id(node), _STAYS)) == _STAYS:
+                found.graph.node.append(node)
+                continue
+            spliced = self._spliced(node, one, values, names)
+            found.graph.node.extend(spliced.nodes)
+            found.graph.initializer.extend(spliced.initializers)
+            for source, name in zip(spliced.outputs, node.output, strict=False):
+                if name:
+                    found.graph.node.append(named_node(name, IDENTITY, [source], name))
+        return found
+
+    def _spliced(self, node: onnx.NodeProto, taken: int, values: Mapping[str, Any], names: Names) -> Spliced:
+        if node.op_type == IF:
+            spliced = Spliced()
+            branch = subgraph(node, "then_branch" if taken else "else_branch")
+            spliced.outputs = spliced.add(branch, {}, names.new, lambda name: name)
+            return spliced
+        body = next(subgraphs(node))
+        iterations = _loop(node, body, taken) if node.op_type == LOOP else self._scan(node, values)
+        if iterations is None:
+            raise ValueError(f"the iterations of {node.name} were counted, and are not now")
+        return written(node, body, iterations, [Facts()] * len(iterations.axes), names, self._opset)
+
+
+def _runs_graphs(node: onnx.NodeProto) -> bool:
+    return node.op_type in (IF, LOOP, SCAN) and not default_domain(node.domain)
+
+
+def _loop(node: onnx.NodeProto, body: onnx.GraphProto, length: int) -> Iterations:
+    carried, turns = tuple(node.input[2:]), (body.input[0].name, body.input[1].name)
+    lists = len(body.output) - 1 - len(carried)
+    return Iterations(length, carried, turns, 1, (0,) * lists, (False,) * lists)
+
+
+def _facts(value: Any, axes: int) -> Facts | None:
+    """Return the shape of a value without so many of its axes."""
+    return Facts(shape=value.shape[axes:]) if isinstance(value, np.ndarray) else None
+
+
+def _counting(node: onnx.NodeProto) -> onnx.NodeProto:
+    """Return a Loop that returns the numbers of its iterations as well."""
+    found: onnx.NodeProto = onnx.NodeProto.FromString(node.SerializeToString())
+    body = next(subgraphs(found))
+    body.node.append(named_node("", IDENTITY, [body.input[0].name], _COUNTED))
+    body.output.append(onnx.helper.make_tensor_value_info(_COUNTED, onnx.TensorProto.INT64, []))
+    found.output.append(_COUNTED)
+    return found
