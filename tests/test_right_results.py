@@ -372,6 +372,12 @@ EXCLUDED: dict[str, tuple[str, int, dict[str, Any]]] = {
 
 
 RIGHT_PAIRS: dict[str, tuple[str, str]] = {
+    "a body that declares elements of nothing": (
+        """g (seq(float[]) x) => (seq(float[]) y)
+        { y = SequenceMap<body = b (float[0,2] a) => (float[0,2] c) { c = Neg(a) }>(x) }""",
+        """g (seq(float[]) x) => (seq(float[]) y)
+        { y = SequenceMap<body = b (float[0,2] a) => (float[0,2] c) <float[0,2] e = {}> { c = Identity(e) }>(x) }""",
+    ),
     "a quantized NaN": (
         "g (float[n] x) => (int8[n] y) <float s = {0.5}, int8 o = {0}> { y = QuantizeLinear(x, s, o) }",
         """g (float[n] x) => (int8[n] y) <float s = {0.5}, float l = {-128}, float h = {127}>

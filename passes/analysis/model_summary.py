@@ -14,11 +14,11 @@ import onnx
 from opshift.opsets.registry.facts import Dim, declared_dim, facts_of_tensor, facts_of_type
 from opshift.opsets.registry.node_traits import traits, traits_of
 from opshift.opsets.registry.schema import default_domain
-from opshift.opsets.registry.structural import CONSTANT, IDENTITY
+from opshift.opsets.registry.structural import CONSTANT, IDENTITY, SEQUENCE_MAP
 from opshift.passes.analysis import scopes
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.analysis.scopes import Array, Shape, graph_inputs, unnamed, versions
-from opshift.passes.graph.traversal import graphs
+from opshift.passes.graph.traversal import graphs, subgraphs
 
 _FEW = 16
 """Elements: a constant that has more is a table, not a number that somebody chose."""
@@ -193,3 +193,12 @@ def declared_by_bodies(node: onnx.NodeProto, opset: int) -> Iterator[tuple[str, 
             axis = (axes[place - states] if place - states < len(axes) else 0) % (len(dims) + 1)
             dims = (*dims[:axis], None, *dims[axis:])
         yield name, dims
+
+
+def declared_of_elements(node: onnx.NodeProto) -> Iterator[tuple[str, tuple[Dim, ...]]]:
+    """Yield the sequences that a SequenceMap goes through, and the dims that its body declares for their elements."""
+    if node.op_type != SEQUENCE_MAP:
+        return
+    for name, value in zip(node.input, next(subgraphs(node)).input, strict=False):
+        if (dims := facts_of_type(value.type).shape) is not None:
+            yield name, dims

@@ -10,7 +10,7 @@ import onnx
 
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import Dim
-from opshift.passes.analysis.model_summary import declared_by_bodies
+from opshift.passes.analysis.model_summary import declared_by_bodies, declared_of_elements
 from opshift.passes.analysis.scopes import Shape, graph_inputs, versions
 from opshift.passes.runtime.ort_models import Feeds, RejectedError
 
@@ -67,8 +67,8 @@ def contradiction(
 ) -> str:
     """Return how the shape of a value contradicts what onnx infers from these inputs; empty if none does.
 
-    So does one that the body of a Loop or a Scan declares otherwise, by which onnxruntime plans memory, and with
-    `strict` an output of another rank than the model declares, which onnxruntime only warns of. onnx is asked
+    So does one that the body of a Loop, a Scan or a SequenceMap declares otherwise, by which onnxruntime plans memory,
+    and with `strict` an output of another rank than the model declares, which onnxruntime only warns of. onnx is asked
     where something is empty only, since that is where onnxruntime's kernels were seen to be wrong, or `everywhere`.
 
     Raises:
@@ -80,6 +80,10 @@ def contradiction(
         for name, declared in declared_by_bodies(node, versions(model).get("", 0)):
             if name in sizes and not _fits(sizes[name], declared):
                 return f"{name} has the shape {list(sizes[name])}, and the body of {node.op_type} declares another"
+        for name, declared in declared_of_elements(node):
+            items = values[name] if isinstance(values.get(name), list) else ()
+            if not all(_fits(item.shape, declared) for item in items if isinstance(item, np.ndarray)):
+                return f"elements of {name} have shapes other than the body of {node.op_type} declares"
     for value in model.graph.output if strict else ():
         rank = len(value.type.tensor_type.shape.dim) if value.type.tensor_type.HasField("shape") else None
         if rank is not None and value.name in arrays and arrays[value.name].ndim != rank:

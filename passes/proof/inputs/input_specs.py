@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.facts import declared_dim
+from opshift.opsets.registry.facts import Dim, declared_dim
 from opshift.opsets.registry.schema import default_domain, schema_read_at
 from opshift.opsets.registry.structural import CAST
+from opshift.passes.analysis.model_summary import declared_of_elements
 from opshift.passes.analysis.scopes import Array, graph_inputs, unnamed, versions
 
 _T = onnx.TensorProto
@@ -62,10 +63,11 @@ def specs(graph: onnx.GraphProto) -> tuple[Spec, ...]:
     Raises:
         UntestableError: an input is a map, sparse, or a sequence of something other than tensors.
     """
-    return tuple(_spec(value) for value in graph_inputs(graph))
+    elements = dict(pair for node in graph.node for pair in declared_of_elements(node))
+    return tuple(_spec(value, elements) for value in graph_inputs(graph))
 
 
-def _spec(value: onnx.ValueInfoProto) -> Spec:
+def _spec(value: onnx.ValueInfoProto, elements: Mapping[str, tuple[Dim, ...]]) -> Spec:
     path: list[str] = []
     proto = value.type
     while (which := proto.WhichOneof("value")) in ("sequence_type", "optional_type"):
@@ -76,9 +78,13 @@ def _spec(value: onnx.ValueInfoProto) -> Spec:
         described = " of ".join(f"a {str(step).removesuffix('_type')}" for step in (*path, which))
         raise UntestableError(f"input {value.name} is {described}, for which opshift generates no values")
     tensor = proto.tensor_type
-    declared = map(declared_dim, tensor.shape.dim)
+    declared = elements.get(value.name)
+    if tensor.HasField("shape"):
+        declared = tuple(map(declared_dim, tensor.shape.dim))
+    if declared is None:
+        return Spec(value.name, tensor.elem_type, None, kind)
     dims = tuple(unnamed(value.name, index) if dim is None else dim for index, dim in enumerate(declared))
-    return Spec(value.name, tensor.elem_type, dims if tensor.HasField("shape") else None, kind)
+    return Spec(value.name, tensor.elem_type, dims, kind)
 
 
 def np_dtype(element_type: int) -> np.dtype[Any]:
