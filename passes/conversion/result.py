@@ -65,8 +65,17 @@ class Result:
         Raises:
             InvalidModelError: that file has changed in the meantime.
         """
-        external.fill(self.rewritten)
-        return as_given(self.source, self.rewritten)
+        external.fill(self._stored)
+        return as_given(self.source, self._stored)
+
+    @functools.cached_property
+    def _stored(self) -> onnx.ModelProto:
+        """The model as it is stored: large weights have the types in which nodes read them."""
+        from opshift.passes.io.weight_types import with_converted_weights
+
+        if self.rewritten is self.source.model:
+            return self.rewritten
+        return with_converted_weights(self.rewritten, self.source)
 
     @property
     def source_model(self) -> onnx.ModelProto:
@@ -75,6 +84,7 @@ class Result:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: in another process, or on another machine, the file may not be there."""
+        external.fill(self._stored)
         external.fill(self.rewritten)
         return self.__dict__
 
@@ -123,13 +133,13 @@ class Result:
         }
         written = self.rewritten is not self.source.model or external_data is not None
         if written and self.source.path is not None and external.same_file(self.source.path, path):
-            external.fill(self.rewritten)
+            external.fill(self._stored, self.source.path)
         with contextlib.nullcontext(batch) if batch else atomic_files.Batch() as together:
             together.ready.insert(0, lambda: external.check_stamps(self.source.stamps))
             how["batch"] = together
             if self.rewritten is self.source.model:
                 return writer.copy(self.source, path, **how)
-            return writer.save(self.rewritten, path, source=self.source, **how)
+            return writer.save(self._stored, path, source=self.source, **how)
 
 
 def as_given(source: Source, rewritten: onnx.ModelProto) -> onnx.ModelProto | onnx_ir.Model:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import BinaryIO
 
+import numpy as np
 import onnx
 from onnx import TensorProto
 
@@ -398,12 +399,30 @@ def check_stamps(stamps: Mapping[Path, tuple[int, ...]]) -> None:
 
 @dataclass(frozen=True)
 class Span:
-    """Bytes of a file: `length` of them from `offset` on, while the file's stamp is `stamp`."""
+    """The elements of a tensor in a file: `length` bytes from `offset` on, while the file's stamp is `stamp`.
+
+    With `types` they have the first element type there, and get the second one as they are read; `length` is what they
+    have then.
+    """
 
     file: Path
     stamp: tuple[int, ...]
     offset: int
     length: int
+    types: tuple[int, int] | None = None
+
+    @property
+    def stored(self) -> int:
+        """The number of bytes in the file."""
+        return self.length * _BITS[self.types[0]] // _BITS[self.types[1]] if self.types else self.length
+
+    def converted(self, data: bytes) -> bytes:
+        """Return elements that were read in their new type: floats rounded to the nearest, ties to even."""
+        if self.types is None:
+            return data
+        old, new = (onnx.helper.tensor_dtype_to_np_dtype(one) for one in self.types)
+        with np.errstate(over="ignore"):
+            return np.frombuffer(data, old).astype(new).tobytes()
 
 
 @contextlib.contextmanager
@@ -438,7 +457,7 @@ def refer(tensor: TensorProto, span: Span) -> None:
     """
     for field in ELEMENTS:
         tensor.ClearField(field)
-    numbers = (span.offset, span.length, *span.stamp)
+    numbers = (span.offset, span.length, *(span.types or (0, 0)), *span.stamp)
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key=_SPAN, value=" ".join([os.fsencode(span.file).hex(), *map(str, numbers)]))
 
@@ -448,18 +467,18 @@ def span_of(tensor: TensorProto) -> Span | None:
     if not is_span(tensor):
         return None
     file, *numbers = tensor.external_data[0].value.split()
-    offset, length, *read = map(int, numbers)
-    return Span(Path(os.fsdecode(bytes.fromhex(file))), tuple(read), offset, length)
+    offset, length, old, new, *read = map(int, numbers)
+    return Span(Path(os.fsdecode(bytes.fromhex(file))), tuple(read), offset, length, (old, new) if old else None)
 
 
-def fill(model: onnx.ModelProto) -> None:
-    """Put the elements into all tensors that have a span in place of them.
+def fill(model: onnx.ModelProto, file: Path | None = None) -> None:
+    """Put the elements into all tensors that have a span in place of them, or into those of one file.
 
     Raises:
         InvalidModelError: the file cannot be read, or was changed since the span was taken.
     """
     for tensor in model.graph.initializer:
-        if span := span_of(tensor):
+        if (span := span_of(tensor)) and (file is None or same_file(span.file, file)):
             take(tensor, span)
 
 
@@ -477,10 +496,10 @@ def take(tensor: TensorProto, span: Span) -> None:
     """Have a tensor hold the bytes of a span as its elements. Raises as `fill`."""
     with opened(span.file, span.stamp) as file:
         file.seek(span.offset)
-        data = file.read(span.length)
+        data = file.read(span.stored)
     for field in ELEMENTS:
         tensor.ClearField(field)
-    tensor.raw_data = data
+    tensor.raw_data = span.converted(data)
 
 
 def same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:

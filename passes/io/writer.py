@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import filecmp
+import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Literal, get_args
@@ -79,8 +80,9 @@ def save(
     """Write a model to a file, as ONNX text where the name ends in .onnxtxt, .onnx.txt or .txt.
 
     External data that `model` shares with `source` are referred to where the output lies in the same folder, and
-    copied, each file whole and under its own name, where it does not. An output that is a link is written through: the
-    link stays, and what it points to is replaced. The output may be the input.
+    copied, each file whole and under its own name, where it does not. Weights that get another element type as they are
+    copied are put into a new file beside the output, whose name has `.data` behind the model's. An output that is a
+    link is written through: the link stays, and what it points to is replaced. The output may be the input.
 
     Args:
         model: what to write; it is left untouched.
@@ -102,19 +104,20 @@ def save(
         InvalidModelError: external data are missing or unsafe to open.
     """
     output = target(path, overwrite=overwrite)
+    beside = _Layout(model, (), ())
     if external_data in (None, "keep", "copy") and not is_text(output.path):
-        parts = _as_binary(model, output.path)
+        beside = _beside(model, output, source, size_threshold)
+        parts = _as_binary(beside.model, output.path)
         outside = any(isinstance(part, bytes) and b"location" in part for part in parts)
-        layout = _layout(model, output, source, external_data, size_threshold, outside=outside)
+        layout = _layout(beside.model, output, source, external_data, size_threshold, beside.paths, outside=outside)
     else:
         layout = _layout(model, output, source, external_data, size_threshold)
         whole = external.filled(layout.model) if is_text(output.path) else layout.model
         parts = [_as_text(whole, output.path)] if is_text(output.path) else _as_binary(whole, output.path)
     kept = sum(part.length for part in parts if isinstance(part, Span))
-    _write(
-        output, lambda file, report_bytes: _write_parts(file, parts, report_bytes), layout.files, progress, batch, kept
-    )
-    return layout.paths
+    files = (*beside.files, *layout.files)
+    _write(output, lambda file, report_bytes: _write_parts(file, parts, report_bytes), files, progress, batch, kept)
+    return (*beside.paths, *layout.paths)
 
 
 def copy(
@@ -222,7 +225,15 @@ def _write_parts(file: BinaryIO, parts: Sequence[Chunk], report_bytes: ReportByt
 
 
 def _copy_span(span: Span, file: BinaryIO, report_bytes: ReportBytes) -> None:
-    _copy_file(span.file, file, span.stamp, (span.offset, span.length), report_bytes)
+    if span.types is None:
+        _copy_file(span.file, file, span.stamp, (span.offset, span.length), report_bytes)
+        return
+    with opened(span.file, span.stamp) as source:
+        source.seek(span.offset)
+        left = span.stored
+        while left and (data := source.read(min(left, _MIB))):
+            left -= len(data)
+            report_bytes(file.write(span.converted(data)))
 
 
 def _copy_file(
@@ -321,17 +332,21 @@ def _layout(
     source: Source | None,
     weights: Weights | None,
     threshold: int,
+    beside: Sequence[Path] = (),
     *,
     outside: bool = True,
 ) -> _Layout:
     """Decide the destination of weights, and refuse what would lose or leave any; nothing is written yet.
 
-    `outside` says whether any tensor may be in another file.
+    `outside` says whether any tensor may be in another file. The files `beside` are being written.
     """
     references = external.references(traversal.graph_views(model)) if outside else ()
+    references = tuple(one for one in references if output.directory / one.location not in beside)
     files = _sources(references, output, source) if references else {}
     if _moving(model, weights, threshold):
-        return _moved(model, output, files, weights, threshold)
+        place = output.directory / f"{output.path.name}.data"
+        select = functools.partial(_moving, weights=weights, threshold=threshold)
+        return _moved(model, output, files, select, place, threshold if weights == "save" else None)
     if source is None or source.directory is None or not files:
         return _Layout(model, (), ())
     paths = tuple(output.directory / location for location in files)
@@ -368,25 +383,55 @@ def _moving(model: onnx.ModelProto, weights: Weights | None, threshold: int) -> 
     return [*outside, *large]
 
 
+def _beside(model: onnx.ModelProto, output: Target, source: Source | None, threshold: int) -> _Layout:
+    """Return the model with what another element type makes of its external data in a file of its own."""
+    taken = {} if source is None else source.files
+    select = functools.partial(_converted, files=frozenset(taken.values()))
+    if not select(model):
+        return _Layout(model, (), ())
+    name, number = f"{output.path.name}.data", 0
+    while name in taken:
+        number += 1
+        name = f"{output.path.name}.{number}.data"
+    place = output.directory / name
+    return _moved(model, output, {}, select, place, threshold)
+
+
+def _converted(model: onnx.ModelProto, files: Collection[Path]) -> list[TensorProto]:
+    """Return the initializers that get another element type as they are copied from these files."""
+    return [
+        tensor
+        for tensor in model.graph.initializer
+        if (span := external.span_of(tensor)) and span.types and span.file in files
+    ]
+
+
 def _moved(
-    model: onnx.ModelProto, output: Target, files: Mapping[str, Path], weights: Weights | None, threshold: int
+    model: onnx.ModelProto,
+    output: Target,
+    files: Mapping[str, Path],
+    select: Callable[[onnx.ModelProto], list[TensorProto]],
+    place: Path,
+    threshold: int | None,
 ) -> _Layout:
-    """Return the model with its weights where they are wanted, and the file that takes those outside of it."""
+    """Return the model with its weights where they are wanted, and the file that takes those outside of it.
+
+    `select` returns those that move: into a file of this `place` if they have so many bytes, else into the model.
+    """
     moved = onnx.ModelProto()
     moved.CopyFrom(model)
-    place = output.directory / f"{output.path.name}.data"
     known = {location: _chunk(file) for location, file in files.items()}
     chunks: list[tuple[int, Span | TensorProto]] = []
     embedded: list[tuple[TensorProto, Span]] = []
     end = 0
-    for old, new in zip(_moving(model, weights, threshold), _moving(moved, weights, threshold), strict=True):
+    for old, new in zip(select(model), select(moved), strict=True):
         length, chunk = external.size(old) or 0, _part(old, known)
-        if weights == "save" and length >= threshold:
+        if threshold is not None and length >= threshold:
             begin = -(-end // _PAGE) * _PAGE if length >= _MIB else end
             chunks.append((begin, chunk))
             _point(new, place.name, begin, length)
             end = begin + length
-        elif isinstance(chunk, Span) and external.is_external(old):
+        elif isinstance(chunk, Span):
             embedded.append((new, chunk))
     if sum(chunk.length for _, chunk in embedded) > LIMIT:
         raise _too_large(output.path)

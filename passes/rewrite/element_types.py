@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import onnx
 from onnx import AttributeProto, TensorProto
 
-from opshift.opsets.registry.facts import INTEGERS, Facts, exact_types, type_name
+from opshift.opsets.registry.facts import INTEGERS, Facts, exact_types, tensor_of, type_name
 from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.schema import Schema, default_domain, schema_read_at
 from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY, IF
@@ -82,6 +82,15 @@ def change_types(model: onnx.ModelProto, values: Scope, asked: Types, *, runnabl
     return Retyped(
         tuple(work.steps), tuple(choice.refusals), before != after, work.casts, wide, frozenset(work.narrowed), narrow
     )
+
+
+def _held(tensor: TensorProto, facts: Facts | None) -> TensorProto | None:
+    """Return a constant with its elements in it; None where they are in a file, and too many to be known."""
+    if tensor.data_location != TensorProto.EXTERNAL:
+        return tensor
+    if facts is None or facts.known is None:
+        return None
+    return tensor_of(facts.known, tensor.data_type, tensor.name)
 
 
 def _versions(model: onnx.ModelProto) -> dict[str, int]:
@@ -224,8 +233,8 @@ class _Retyping:
             return known
         made = self.names.new(f"{name}_{type_name(dtype)}")
         found = graph.constant(name)
-        if found is not None and found[1].data_location != TensorProto.EXTERNAL:
-            owner, tensor = found
+        if found is not None and (tensor := _held(found[1], graph.scope[name])) is not None:
+            owner = found[0]
             if any(one.name == name for one in owner.proto.initializer):
                 owner.proto.initializer.append(converted(tensor, dtype, made))
             else:

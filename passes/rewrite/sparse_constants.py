@@ -12,7 +12,6 @@ from onnx.numpy_helper import to_array
 from opshift.opsets.registry.facts import tensor_of
 from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.graph.traversal import GraphView, graph_views, names_read, sparse_tensors
-from opshift.passes.io.external_data import is_external
 
 _LIMIT = 2**22
 """Elements that the sparse constants of a model may have together; they stay if they have more, being sparse for it."""
@@ -39,7 +38,7 @@ def with_dense_constants(model: onnx.ModelProto, views: Sequence[GraphView]) -> 
 
 
 def _is_elsewhere(sparse: onnx.SparseTensorProto) -> bool:
-    return is_external(sparse.values) or is_external(sparse.indices)
+    return onnx.TensorProto.EXTERNAL in (sparse.values.data_location, sparse.indices.data_location)
 
 
 def _write_out(view: GraphView) -> int:
