@@ -127,6 +127,14 @@ def by_product(x, factors, zero_point, shape: Sequence[int]):
     return op.Mul(op.Cast(number, to=1), op.Reshape(factors, shape))
 
 
+def _shifts_floats(values: Sequence[Any]) -> bool:
+    """Floats of 8 bits have a zero point: "usually not used", and kernels of onnxruntime 1.32.0 take none but +0."""
+    zero_point = values[2] if len(values) > 2 else None
+    if not isinstance(zero_point, np.ndarray) or not zero_point.dtype.name.startswith("float"):
+        return False
+    return any(zero_point.tobytes())
+
+
 OPERATOR = Operator(
     name="DequantizeLinear",
     meaning=DequantizeLinear,
@@ -139,5 +147,6 @@ OPERATOR = Operator(
         reads_numbers=(0, 2),
         marks_quantization=True,
         reads_packed=lambda attributes: bool(attributes.get("block_size")),
+        meaningless=_shifts_floats,
     ),
 )

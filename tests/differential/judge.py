@@ -251,8 +251,9 @@ IN_STAGES = frozenset(("Erf", "Gelu", "GroupNormalization", "LayerNormalization"
 """Operators whose `stash_type` has their statistics, and what they normalize, in float also where inputs are double;
 and Erf, which the kernel of onnxruntime 1.32.0 for double computes no better."""
 
-LEAVES_UNWRITTEN = frozenset(("LSTM",))
-"""Operators of which onnxruntime 1.32.0 leaves the last state of an empty sequence as memory is."""
+LEAVES_UNWRITTEN = frozenset(("GRU", "LSTM"))
+"""Operators of which onnxruntime 1.32.0 leaves the last state of an empty sequence as memory is, or which it ends on;
+the text is silent on it."""
 
 MEAN_OF_NONE = frozenset(("BatchNormalization",))
 """In training it averages; ReduceMean-18: "Reduction over an empty set of values yields undefined". onnxruntime 1.32.0
