@@ -213,7 +213,37 @@ def test_a_loop_that_no_input_enters_is_named(count: str, named: bool) -> None:
             c = Identity(k) t = Neg(s) }}> }}"""
     whole = verify(model(text), model(text.replace("g (int64", "h (int64"))).whole
     assert whole.verdict is Verdict.EQUAL, whole
-    assert ("no input entered the body of the Loop at y" in whole.reason) is named
+    said = "no input entered the body of the Loop at y; entered by force it is equal"
+    assert (said in whole.reason) is named
+
+
+LOOP = """g (int64 n, float[m] x) => (float[m] y, float[k,m] z) <bool go = {1}> {
+    q = Sub(n, n) y, z = Loop(q, go, x) <body = b (int64 i, bool k, float[m] s) => (bool c, float[m] t, float[m] u) {
+        c = Identity(k) t = Neg(s) u = OP(s) }> }"""
+
+
+@pytest.mark.parametrize(
+    ("original", "rewritten", "verdict"),
+    [
+        (LOOP, LOOP.replace("OP", "Abs"), Verdict.DIFFERENT),
+        # Another trip count: which of the two is right, nothing shows.
+        (LOOP, LOOP.replace("OP", "Abs").replace("q = Sub(n, n)", "r = Abs(n) q = Sub(r, r)"), Verdict.DIFFERENT),
+        (LOOP, LOOP.replace("OP", "Abs").replace("Loop(q", "Loop(r").replace("q = ", "r = "), Verdict.UNCHECKED),
+        (LOOP.replace("q = Sub(n, n)", "q = Constant<value = int64 {0}>()"), LOOP.replace("OP", "Abs"), Verdict.EQUAL),
+    ],
+)
+def test_a_loop_that_no_input_enters_is_entered_by_force(original: str, rewritten: str, verdict: Verdict) -> None:
+    whole = verify(model(original.replace("OP", "Exp")), model(rewritten)).whole
+    assert whole.verdict is verdict, whole.reason
+    if verdict is Verdict.DIFFERENT:
+        assert "the body of the Loop at y, which no input entered and was entered by force" in whole.reason
+
+
+def test_a_loop_that_a_constant_keeps_closed_is_left_out() -> None:
+    closed = LOOP.replace("q = Sub(n, n)", "").replace("<bool go = {1}>", "<bool go = {1}, int64 q = {0}>")
+    whole = verify(model(closed.replace("OP", "Exp")), model(closed.replace("OP", "Abs"))).whole
+    assert whole.verdict is Verdict.EQUAL
+    assert "Loop" not in whole.reason
 
 
 @pytest.mark.parametrize(("third", "verdict"), [("0.3333", Verdict.EQUAL), ("0.3334", Verdict.DIFFERENT)])

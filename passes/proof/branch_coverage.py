@@ -1,6 +1,7 @@
-"""Force the branches of an If that no input took: a rewrite may be wrong where inputs hardly ever lead.
+"""Force the branches of an If that no input took, and the Loops that none entered.
 
-One inside another If's branch is reached by taking that by force too. Loops that no input enters are named.
+A rewrite may be wrong where inputs hardly ever lead. A branch inside another If's branch is reached by taking that by
+force too. A Loop is entered by force with a trip count of 2.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ import onnx
 
 from opshift.opsets.registry.structural import CONSTANT, IF, LOOP
 from opshift.passes.base.limits import Limits
+from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, subgraphs
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 from opshift.passes.runtime.ort_session import Session
 
 NAMES = ("then_branch", "else_branch")
 _MOST = 32  # branches that are forced
+DEFAULTS = 4
+"""The ir_version from which on an initializer that is an input is a default, and others need not be inputs."""
 _DEEPEST = 6  # Ifs inside each other on the way to one: each doubles the model in which it is forced
+
+_GATES = (onnx.TensorProto.BOOL, onnx.TensorProto.INT64)  # types of conditions and trip counts
 
 _Graph = onnx.GraphProto | onnx.FunctionProto
 _Taken = Mapping[str, Sequence[bool | None]]
@@ -39,6 +45,9 @@ class Branch:
     """Whether both models take it under the same condition: else the two may have changed places, both being right."""
     runs: bool = True
     """Whether it runs when it is forced: inside a Loop, a Scan or a function nobody sees that."""
+    took: str = "took"
+    taken: str = "taken"
+    """What an input does with it: a Loop is entered."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,7 @@ def _conditionals(model: onnx.ModelProto) -> list[_If]:
     """Return every If of a model, always in the same order; one that is inside another comes after it."""
     found: list[_If] = []
     # From ir_version 4 on an initializer that is an input too is a default, which a caller may override.
-    defaults = {value.name for value in model.graph.input} if model.ir_version >= 4 else set()
+    defaults = {value.name for value in model.graph.input} if model.ir_version >= DEFAULTS else set()
 
     def visit(graph: _Graph, within: tuple[tuple[int, str], ...], inside: str, known: Mapping[str, bool]) -> None:
         known = {**known, **_constants(graph, defaults)}
@@ -120,14 +129,18 @@ def _conditionals(model: onnx.ModelProto) -> list[_If]:
 
 def _constants(graph: _Graph, overridden: Collection[str] = ()) -> dict[str, bool]:
     """Return the constants of a graph that are one boolean, but for initializers of these names."""
+    return {
+        name: bool(onnx.numpy_helper.to_array(tensor).all())
+        for name, tensor in _tensors(graph, overridden).items()
+        if tensor.data_type == onnx.TensorProto.BOOL and tensor.data_location != onnx.TensorProto.EXTERNAL
+    }
+
+
+def _tensors(graph: _Graph, overridden: Collection[str]) -> dict[str, onnx.TensorProto]:
     tensors = {node.output[0]: a.t for node in graph.node if node.op_type == CONSTANT for a in node.attribute}
     if isinstance(graph, onnx.GraphProto):
         tensors |= {tensor.name: tensor for tensor in graph.initializer if tensor.name not in overridden}
-    return {
-        name: bool(onnx.numpy_helper.to_array(tensor).all())
-        for name, tensor in tensors.items()
-        if tensor.data_type == onnx.TensorProto.BOOL and tensor.data_location != onnx.TensorProto.EXTERNAL
-    }
+    return tensors
 
 
 def _match(conditionals: Sequence[_If], place: int, others: Sequence[_If]) -> int | None:
@@ -199,19 +212,85 @@ def _small(tensor: onnx.TensorProto | None) -> bool:
     return tensor is not None and tensor.data_location != onnx.TensorProto.EXTERNAL and np.prod(tensor.dims) == 1
 
 
-def loops_not_entered(source: Runnable, feeds: Sequence[Feeds], limits: Limits) -> Iterator[str]:
-    """Yield the Loops of the main graph whose body no input was seen to enter, by name.
+def loops_not_entered(before: Runnable, after: Runnable, feeds: Sequence[Feeds], limits: Limits) -> Iterator[Branch]:
+    """Yield the Loops of the main graph whose body no input was seen to enter, and in which it is entered.
 
     Loop-13: "the loop body is executed" for as long as `M`, the trip count, and `cond` allow; either may be left out.
     """
-    loops = [node for node in source.proto.graph.node if node.op_type == LOOP and node.domain in ("", "ai.onnx")]
+    loops, others = _loops(before.proto), _loops(after.proto)
+    if not loops:
+        return
+    gates, theirs = _gates(before, loops, feeds, limits), _gates(after, others, feeds, limits)
+    for place, node in enumerate(loops):
+        own = [gates.get(name, [None] * len(feeds)) for name in node.input[:2] if name]
+        each = zip(*own, strict=True)
+        if not own or any(all(gate is not None and np.all(np.asarray(gate) > 0) for gate in one) for one in each):
+            continue
+        label = f"the body of the Loop at {node.name or node.output[0]}"
+        same = _same_loop(loops, place, others)
+        if same is None:
+            yield Branch(label, before, None, took="entered")
+            continue
+        names = [list(one.input[:2]) for one in (node, others[same])]
+        sure = names[0] == names[1] and all(_alike(gates.get(name), theirs.get(name)) for name in names[0] if name)
+        yield Branch(
+            label, _entered(before, place), _entered(after, same), sure=sure, took="entered", taken="entered"
+        )
+
+
+def _loops(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """Return the Loops of the main graph, but for those that a constant keeps every input out of."""
+    defaults = {value.name for value in model.graph.input} if model.ir_version >= DEFAULTS else set()
+    closed = {
+        name
+        for name, tensor in _tensors(model.graph, defaults).items()
+        if tensor.data_type in _GATES and _small(tensor) and onnx.numpy_helper.to_array(tensor).item() <= 0
+    }
+    return [
+        node
+        for node in model.graph.node
+        if node.op_type == LOOP and node.domain in ("", "ai.onnx") and closed.isdisjoint(node.input[:2])
+    ]
+
+
+def _gates(
+    source: Runnable, loops: Sequence[onnx.NodeProto], feeds: Sequence[Feeds], limits: Limits
+) -> Mapping[str, Sequence[Any]]:
+    """Return the trip counts and conditions of Loops by name, on each input."""
     names = dict.fromkeys(name for node in loops for name in node.input[:2] if name)
-    values = _values(source, names, feeds, limits) if loops else {}
-    for node in loops:
-        gates = [values.get(name, [None] * len(feeds)) for name in node.input[:2] if name]
-        each = zip(*gates, strict=True)
-        if gates and not any(all(gate is not None and np.all(np.asarray(gate) > 0) for gate in one) for one in each):
-            yield node.name or node.output[0]
+    return _values(source, names, feeds, limits) if loops else {}
+
+
+def _alike(one: Sequence[Any] | None, other: Sequence[Any] | None) -> bool:
+    """Return whether a trip count or a condition was the same in both models on each input."""
+    if one is None or other is None:
+        return one is other
+    pairs = zip(one, other, strict=True)
+    return all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in pairs)
+
+
+def _same_loop(loops: Sequence[onnx.NodeProto], place: int, others: Sequence[onnx.NodeProto]) -> int | None:
+    """Return the place of the same Loop in the other model: with the same outputs, or in the same place of as many."""
+    outputs = list(loops[place].output)
+    named = [index for index, other in enumerate(others) if list(other.output) == outputs]
+    if len(named) == 1:
+        return named[0]
+    return place if len(others) == len(loops) else None
+
+
+def _entered(source: Runnable, place: int) -> Runnable:
+    """Return the model in which a Loop has two iterations, unless its body ends it after one."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(source.proto)
+    node = _loops(proto)[place]
+    name = Names(proto).new("opshift/twice")
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(2, np.int64), name))
+    if proto.ir_version < DEFAULTS:
+        proto.graph.input.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, []))
+    given = [name, "", *node.input[2:]]
+    del node.input[:]
+    node.input.extend(given)
+    return replace(source, proto=proto, path=None)
 
 
 def _forced(source: Runnable, branch_path: Sequence[tuple[int, str]]) -> Runnable:

@@ -65,37 +65,39 @@ class DifferenceFinder:
         return found.reason, found.counterexample(command=self.shown(self.before, self.after, found))
 
     def compare_branches(self, inputs: Sequence[Feeds]) -> Diagnosis:
-        """Take every branch of an If that no input took by force, and compare; name the Loops that none entered."""
+        """Take every branch of an If that no input took by force, enter Loops that none entered, and compare."""
         notes = []
-        for branch in branch_coverage.branches_not_taken(self.before, self.after, inputs, self.executors.limits):
+        asked = self.before, self.after, inputs, self.executors.limits
+        for branch in (*branch_coverage.branches_not_taken(*asked), *branch_coverage.loops_not_entered(*asked)):
             look = self._forced(branch, inputs)
             if look.shown is not None or look.undecided:
                 return look
             notes.append(look.note)
-        loops = branch_coverage.loops_not_entered(self.before, inputs, self.executors.limits)
-        return Diagnosis(sentence(*notes, *(f"no input entered the body of the Loop at {name}" for name in loops)))
+        return Diagnosis(sentence(*notes))
 
     def _forced(self, branch: branch_coverage.Branch, inputs: Sequence[Feeds]) -> Diagnosis:
         """Compare a branch that is taken by force."""
+        unseen = f"no input {branch.took} {branch.name}"
         if branch.rewritten is None:
-            return Diagnosis(f"no input took {branch.name}")
+            return Diagnosis(unseen)
         try:
             comparison = self.executors.compare(branch.original, branch.rewritten)
             results = zip(inputs, comparison.reference.executor.run_all(inputs, False), strict=False)
             accepted = [(one, found) for one, found in results if not isinstance(found, RejectedError)]
             mismatch = comparison.run(accepted)
         except RejectedError as error:
-            return Diagnosis(f"no input took {branch.name}, and by force: {error}")
+            return Diagnosis(f"{unseen}, and by force: {error}")
         if mismatch is None:
-            equal = "taken by force it is equal" if branch.runs else "no difference was seen by force"
-            return Diagnosis(f"no input took {branch.name}; {equal if accepted else 'none can by force'}")
+            equal = f"{branch.taken} by force it is equal" if branch.runs else "no difference was seen by force"
+            return Diagnosis(f"{unseen}; {equal if accepted else 'none can by force'}")
         if not branch.sure:
             # The branches may have changed places with a condition that was turned around.
-            why = f"no input took {branch.name}, and taken by force the two differ: {mismatch.reason}"
+            why = f"{unseen}, and {branch.taken} by force the two differ: {mismatch.reason}"
             return Diagnosis(why, undecided=True)
         mismatch = comparison.shrunk(mismatch, generator.specs(self.before.proto.graph), _STEPS)
         example = mismatch.counterexample(branch.name, self.shown(branch.original, branch.rewritten, mismatch))
-        return Diagnosis(f"{branch.name}, which no input took and was taken by force: {mismatch.reason}", example)
+        forced = f"which no input {branch.took} and was {branch.taken} by force"
+        return Diagnosis(f"{branch.name}, {forced}: {mismatch.reason}", example)
 
     def _cut(self, feeds: Feeds, *, optimised: bool, decisions: bool = False) -> tuple[Cut, Mismatch] | None:
         """Return the first place where the two part on an input, and the difference there; see `first_differences`."""
