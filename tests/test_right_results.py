@@ -378,6 +378,12 @@ EXCLUDED: dict[str, tuple[str, int, dict[str, Any]]] = {
 
 
 RIGHT_PAIRS: dict[str, tuple[str, str]] = {
+    "a shape of more axes than arrays have": (
+        """g (uint8[2] x, int64[r] s) => (int64 n, uint8[k] y) { z = Reshape(x, s) y = Scan<num_scan_inputs = 1,
+        body = b (uint8 i) => (uint8 o) { o = ReduceMax(i) }>(z) n = Size(y) }""",
+        """g (uint8[2] x, int64[r] s) => (int64 n, uint8[k] y) { z = Reshape(x, s) y = Scan<num_scan_inputs = 1,
+        body = b (uint8 i) => (uint8 o) { o = Identity(i) }>(z) n = Size(y) }""",
+    ),
     "a body that declares elements of nothing": (
         """g (seq(float[]) x) => (seq(float[]) y)
         { y = SequenceMap<body = b (float[0,2] a) => (float[0,2] c) { c = Neg(a) }>(x) }""",

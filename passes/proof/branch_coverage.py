@@ -233,9 +233,7 @@ def loops_not_entered(before: Runnable, after: Runnable, feeds: Sequence[Feeds],
             continue
         names = [list(one.input[:2]) for one in (node, others[same])]
         sure = names[0] == names[1] and all(_alike(gates.get(name), theirs.get(name)) for name in names[0] if name)
-        yield Branch(
-            label, _entered(before, place), _entered(after, same), sure=sure, took="entered", taken="entered"
-        )
+        yield Branch(label, _entered(before, place), _entered(after, same), sure=sure, took="entered", taken="entered")
 
 
 def _loops(model: onnx.ModelProto) -> list[onnx.NodeProto]:

@@ -75,7 +75,7 @@ class WholeInputs:
         draft = self._draft(generator.with_shapes(specs, shapes))
         known = hints(self._summary, sizes_of(specs, shapes))
         candidates: Iterable[Mapping[str, Shape]] = generator.sizes(draft.specs, whole=True, hints=known)
-        candidates = (shape for shape in candidates if generator.fits(draft.specs, shape))
+        candidates = (one for one in candidates if generator.fits(draft.specs, one) and draft.has_axes(one))
         rng = np.random.default_rng(self.seed)
 
         def values(shapes: Mapping[str, Shape], turn: int | str) -> Feeds:
@@ -85,8 +85,11 @@ class WholeInputs:
             budget = dataclasses.replace(budget, shapes=1, inputs=1, rejections=1, long=0)
             candidates = [user_inputs.shapes(fixed)]
         drawn = overridden(values, fixed)
-        long = functools.partial(generator.beyond, draft.specs, known)
-        repair = repairer(draft.specs, known)
+
+        def long(base: Mapping[str, Shape]) -> Iterable[Mapping[str, Shape]]:
+            return filter(draft.has_axes, generator.beyond(draft.specs, known, base))
+
+        repair = repairer(draft.specs, known, draft.has_axes)
 
         def plain(batch: Sequence[Feeds]) -> list[Result]:
             return [fitting(feeds, one) for feeds, one in zip(batch, reference.plain_all(batch), strict=False)]

@@ -87,6 +87,7 @@ __all__ = [
 ]
 
 
+_AXES = 64  # of an array of numpy
 _NUMBERS = 4096  # usual floats, of which inputs have some
 _ROOM = 4096  # what all sizes that are drawn may multiply up to
 _FACTORED = 2**40  # what is taken apart into factors
@@ -195,6 +196,11 @@ class Draft:
             inside = numbers[(numbers > interval.low) & (numbers < interval.high)]
             numbers = inside if inside.size else numbers
         return Distribution(palette(dtype, numbers.tolist(), self.allowed))
+
+    def has_axes(self, shapes: Shapes) -> bool:
+        """Return whether inputs that hold sizes of axes have no more of these than an array has."""
+        counts = (shapes[spec.name] for spec in self.specs if self._use(spec).counts)
+        return all(len(shape) != 1 or shape[0] <= _AXES for shape in counts)
 
     def turns(self) -> int:
         """Return how many turns show every distribution of every input once."""
