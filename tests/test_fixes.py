@@ -93,6 +93,7 @@ def test_a_fix_that_is_named_works(name: str) -> None:
         assert refusal.node not in {one.node for one in left}, refusal.hint
 
 
+@pytest.mark.slow
 def test_a_target_that_lacks_an_operator_is_named_before_a_version_of_it() -> None:
     """Resize-11 needs regions and scales, which is of no interest where there is no Resize."""
     text = "g (float[1,3,h,w] x) => (float[a,b,c,d] y) <float[4] s = {1,1,2,2}> "

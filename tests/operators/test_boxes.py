@@ -142,6 +142,7 @@ def test_by_the_text_a_score_at_the_threshold_is_selected() -> None:
     assert found["runtime"] == run(source, [feeds])[0][0].tolist() != found["spec"]
 
 
+@pytest.mark.slow
 def test_boxes_drawn_at_random_are_those_of_the_kernel() -> None:
     rng = np.random.default_rng(0)
     text = """<ir_version: 8, opset_import: ["": 11]> g (float[b,n,4] x, float[b,c,n] s, int64 m, float t, float l)
