@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
+from onnx.reference import ReferenceEvaluator
 from running import run
 
 import opshift
@@ -161,3 +162,314 @@ def test_a_changed_bias_of_the_qdq_form_is_found() -> None:
         if tensor.name == "b":
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) + 200, "b"))
     assert opshift.verify(model, made).verdict is Verdict.DIFFERENT
+
+
+# --- from DequantizeLinear, an operator and QuantizeLinear to an operator on quantized values -------------------------
+
+
+def qdq_conv(constants: Constants, opset: int = 13, behind: list[onnx.NodeProto] = [], **attributes: Any) -> Any:  # noqa: B006
+    """Return a model of a convolution between DequantizeLinear and QuantizeLinear, with nodes from c to d behind it."""
+    make, held = helper.make_node, dict(constants)
+    dtype = helper.np_dtype_to_tensor_dtype(np.asarray(held["xz"]).dtype)
+    axis = {"axis": 0} if np.ndim(held["ws"]) and opset >= 13 else {}
+    nodes = [
+        make("DequantizeLinear", ["x", "xs", "xz"], ["xf"], "dx"),
+        make("DequantizeLinear", ["w", "ws", *["wz"] * ("wz" in held)], ["wf"], "dw", **axis),
+    ]
+    if "b" in held:
+        held.setdefault("bs", np.asarray(held["xs"] * held["ws"]).astype(F32))
+        axis = {"axis": 0} if np.ndim(held["bs"]) and opset >= 13 else {}
+        nodes.append(make("DequantizeLinear", ["b", "bs"], ["bf"], "db", **axis))
+    nodes += [
+        make("Conv", ["xf", "wf", *["bf"] * ("b" in held)], ["c"], "conv", **attributes),
+        *behind,
+        make("QuantizeLinear", ["d" if behind else "c", "ys", *["yz"] * ("yz" in held)], ["y"], "q"),
+    ]
+    made = helper.np_dtype_to_tensor_dtype(np.asarray(held.get("yz", U8(0))).dtype)
+    return model_of(nodes, held, {"x": (dtype, [1, 4, 8, 8])}, {"y": (made, None)}, opset)
+
+
+def exact(constants: Constants, x: Any, **attributes: Any) -> Any:
+    """Return the quantized convolution of what quantized values stand for, in double."""
+    held = {name: np.asarray(value).astype(np.float64) for name, value in constants.items()}
+    each = (-1, *(1,) * 3)
+    image = (x.astype(np.float64) - held["xz"]) * held["xs"]
+    kernels = (held["w"] - held.get("wz", np.zeros(1)).reshape(each)) * held["ws"].reshape(each)
+    bias = held["b"] * held["xs"] * held["ws"] if "b" in held else np.zeros(len(kernels))
+    node = helper.make_node("Conv", ["x", "w", "b"], ["y"], **attributes)
+    (y,) = ReferenceEvaluator(node).run(None, {"x": image, "w": kernels, "b": bias})
+    zero = np.asarray(constants.get("yz", U8(0)))
+    ends = np.iinfo(zero.dtype)
+    return np.clip(np.rint(y / held["ys"]) + zero, ends.min, ends.max)
+
+
+def check_joined(model: onnx.ModelProto, constants: Constants, **attributes: Any) -> onnx.ModelProto:
+    """Check that a model becomes one QLinearConv, whose results are those in double but for a step."""
+    result = opshift.convert(model, quantized="qoperator", verify=False)
+    assert names(result.rewritten) == ["QLinearConv"], result.plan.dequantized
+    onnx.checker.check_model(result.rewritten, full_check=True)
+    feeds = pixels(model, 2)
+    for feed, (y,) in zip(feeds, run(result.rewritten, feeds, optimised=False), strict=True):
+        assert np.abs(y.astype(int) - exact(constants, feed["x"], **attributes)).max() <= 1
+    return result.rewritten
+
+
+GROUPED = {**conv_constants(), "w": conv_constants()["w"][:, :2]}
+TO_QOPERATOR = {
+    "by kernel": (conv_constants(), {}),
+    "one scale": (conv_constants(by_kernel=False), {"pads": [1, 0, 0, 1]}),
+    "of one element": ({**conv_constants(by_kernel=False), "xs": np.full(1, 0.02, F32), "xz": np.full(1, 5, U8)}, {}),
+    "signed": (conv_constants(I8), {"strides": [2, 1]}),
+    "unsigned kernels": ({**conv_constants(U8, U8, by_kernel=False), "wz": U8(120)}, {"dilations": [2, 1]}),
+    "automatic padding": (conv_constants(), {"auto_pad": "SAME_LOWER", "strides": [2, 2]}),
+    "groups": (GROUPED, {"group": 2}),
+    "no bias": ({name: one for name, one in conv_constants().items() if name != "b"}, {"kernel_shape": [3, 3]}),
+    "no zero point of the kernels": ({name: one for name, one in conv_constants().items() if name != "wz"}, {}),
+    "no zero point of the result": ({name: one for name, one in conv_constants().items() if name != "yz"}, {}),
+    "zero points beside zero": ({**conv_constants(), "wz": np.full(6, 3, I8)}, {}),
+}
+
+
+@pytest.mark.parametrize("case", TO_QOPERATOR)
+@pytest.mark.parametrize("opset", [10, 13, 18, 21, 23, 25])
+def test_a_convolution_between_dequantizelinear_and_quantizelinear_becomes_qlinearconv(case: str, opset: int) -> None:
+    constants, attributes = TO_QOPERATOR[case]
+    if opset < 13 and any(np.ndim(constants[name]) for name in ("xs", "ws")):
+        pytest.skip("DequantizeLinear-10 has one scale, which is a scalar")
+    check_joined(qdq_conv(constants, opset, **attributes), constants, **attributes)
+
+
+def test_both_whole_models_are_compared() -> None:
+    result = opshift.convert(qdq_conv(conv_constants()), quantized="qoperator", require_proof=True)
+    assert result.report.whole.verdict is Verdict.EQUAL
+    steps = {(step.action, step.node.removeprefix("main/")) for step in result.plan.prepared}
+    assert steps == {("quantize", "conv"), *(("drop", name) for name in ("dx", "dw", "db", "q"))}
+
+
+def test_there_and_back_the_nodes_are_the_same() -> None:
+    for case, (constants, attributes) in TO_QDQ.items():
+        model = qlinear_conv(constants, **attributes)
+        there = opshift.convert(model, quantized="qdq", verify=False).rewritten
+        back = opshift.convert(there, quantized="qoperator", verify=False).rewritten
+        assert names(back) == ["QLinearConv"], case
+        (node,), (wanted,) = back.graph.node, model.graph.node
+        assert {one.name for one in node.attribute} == {one.name for one in wanted.attribute}, case
+        before, after = (
+            [next((numpy_helper.to_array(t) for t in one.graph.initializer if t.name == name), None) for name in names_]
+            for one, names_ in ((model, wanted.input), (back, node.input))
+        )
+        for one, other in zip(before, after, strict=True):
+            assert one is None or (one == other).all(), case
+
+
+@pytest.mark.parametrize(
+    ("opset", "behind", "scale", "zero"),
+    [
+        (13, [helper.make_node("Relu", ["c"], ["d"])], 0.05, U8(0)),
+        (13, [helper.make_node("Relu", ["c"], ["d"])], 0.05, I8(-128)),
+        (10, [helper.make_node("Clip", ["c"], ["d"], min=0.0, max=6.0)], 6 / 255, U8(0)),
+        (13, [helper.make_node("Clip", ["c", "zero", "six"], ["d"])], 6 / 255, U8(0)),
+        (13, [helper.make_node("Clip", ["c", "zero"], ["e"]), helper.make_node("Relu", ["e"], ["d"])], 0.03, U8(0)),
+    ],
+)
+def test_what_cuts_where_quantizelinear_does_is_absorbed(
+    opset: int, behind: list[onnx.NodeProto], scale: float, zero: Any
+) -> None:
+    constants = {**conv_constants(type(zero), by_kernel=False), "ys": F32(scale), "yz": zero}
+    constants |= {"xz": type(zero)(5), "zero": F32(0), "six": F32(6)}
+    check_joined(qdq_conv(constants, opset, behind), constants)
+
+
+CUTS = {
+    "a zero point above the lowest": ([helper.make_node("Relu", ["c"], ["d"])], {"yz": U8(7)}),
+    "a bound below the highest": ([helper.make_node("Clip", ["c", "", "six"], ["d"])], {"yz": U8(0), "ys": F32(0.05)}),
+    "a bound that is computed": ([helper.make_node("Clip", ["c", "", "bound"], ["d"])], {"yz": U8(0)}),
+    "a function": ([helper.make_node("Sigmoid", ["c"], ["d"])], {}),
+}
+
+
+@pytest.mark.parametrize("case", CUTS)
+def test_what_changes_results_on_the_way_stays(case: str) -> None:
+    behind, other = CUTS[case]
+    if case == "a bound that is computed":
+        behind = [helper.make_node("ReduceMax", ["xf"], ["bound"], keepdims=0), *behind]
+    model = qdq_conv({**conv_constants(), "six": F32(6), **other}, 13, behind)
+    result = opshift.convert(model, quantized="qoperator", verify=False)
+    assert "main/conv" in result.plan.dequantized
+    assert result.rewritten.SerializeToString() == model.SerializeToString()
+
+
+STAYS = {
+    "the scale of its bias": ({"bs": np.full(6, 0.02, F32)}, {}),
+    "its bias is not quantized": ({"b": np.zeros(6, I8), "bs": F32(1)}, {}),
+    "more than one scale": ({"ys": np.full(6, 0.05, F32), "yz": np.full(6, 7, U8)}, {}),
+    "different zero points": ({"wz": np.array([0, 0, 1, 0, 0, 0], I8)}, {}),
+    "not above zero": ({"ys": F32(0)}, {}),
+    "no kernel": ({"yz": I8(7)}, {}),
+    "16 bits": ({"w": conv_constants()["w"].astype(np.int16), "wz": np.zeros(6, np.int16)}, {}),
+}
+
+
+@pytest.mark.parametrize("words", STAYS)
+def test_what_no_qlinearconv_computes_stays_with_the_reason(words: str) -> None:
+    other, attributes = STAYS[words]
+    model = qdq_conv({**conv_constants(), **other}, 21, **attributes)
+    result = opshift.convert(model, quantized="qoperator", verify=False)
+    assert words in result.plan.dequantized["main/conv"].replace("has not 8 bits", "16 bits")
+    assert result.rewritten.SerializeToString() == model.SerializeToString()
+
+
+# --- products of matrices ---------------------------------------------------------------------------------------------
+
+BETWEEN = """<ir_version: 8, opset_import: ["": 18]>
+g (uint8[@] x, int8[#] v) => (uint8[%] y)
+<float s = {0.05}, uint8 z = {7}, float[3] ks = {0.01, 0.02, 0.03}, int8[3] kz = {1, 0, -2}, float t = {0.02},
+ int8 o = {3}, float r = {0.7}>
+{ a = DequantizeLinear (x, s, z)
+  b = $
+  c = MatMul (a, b)
+  y = QuantizeLinear (c, r, z) }"""
+ONE, EACH = "DequantizeLinear (v, t, o)", "DequantizeLinear <axis = -1> (v, ks, kz)"
+MATRICES = {
+    "matrices": ("2,4", "4,3", "2,3", ONE),
+    "columns": ("2,4", "4,3", "2,3", EACH),
+    "a stack by columns": ("2,3,4", "4,3", "2,3,3", EACH),
+    "stacks": ("2,3,4", "2,4,5", "2,3,5", ONE),
+    "open sizes": ("n,4", "4,m", "n,m", ONE),
+    "a vector": ("4", "4,3", "3", ONE),
+}
+
+
+def matrices(case: str) -> onnx.ModelProto:
+    text = BETWEEN
+    for mark, value in zip("@#%$", MATRICES[case], strict=True):
+        text = text.replace(mark, value)
+    return parse_model(text)
+
+
+@pytest.mark.parametrize("case", MATRICES)
+def test_a_product_between_dequantizelinear_and_quantizelinear_becomes_qlinearmatmul(case: str) -> None:
+    model = matrices(case)
+    result = opshift.convert(model, quantized="qoperator", require_proof=True)
+    assert names(result.rewritten) == ["QLinearMatMul"]
+    rng = np.random.default_rng(1)
+    rows, columns = ([int(dim) if dim.isdigit() else 5 for dim in one.split(",")] for one in MATRICES[case][:2])
+    x, v = rng.integers(0, 256, rows).astype(U8), rng.integers(-64, 64, columns).astype(I8)
+    (y,) = run(result.rewritten, [{"x": x, "v": v}], optimised=False)[0]
+    scale, zero = (0.02, 3) if MATRICES[case][3] == ONE else ([0.01, 0.02, 0.03], [1, 0, -2])
+    product = (x.astype(float) - 7) * F32(0.05) @ ((v.astype(float) - zero) * np.array(scale, F32))
+    assert np.abs(y - np.clip(np.rint(product / F32(0.7)) + 7, 0, 255)).max() <= 1
+
+
+LONG = {
+    "may not fit int32": ("2,80000", "80000,3", "2,3", ONE),
+    "how many products": ("2,k", "k,3", "2,3", ONE),
+    "not for columns of one matrix": ("2,4", "3,4,3", "3,2,3", EACH),
+}
+
+
+@pytest.mark.parametrize("words", LONG)
+def test_products_that_qlinearmatmul_does_not_compute_stay(words: str) -> None:
+    text = BETWEEN
+    for mark, value in zip("@#%$", LONG[words], strict=True):
+        text = text.replace(mark, value)
+    plan = opshift.plan(parse_model(text), quantized="qoperator")
+    (reason,) = plan.dequantized.values()
+    assert words in reason
+    assert not plan.prepared
+
+
+# --- what surrounds the nodes -----------------------------------------------------------------------------------------
+
+HEAD = '<ir_version: 8, opset_import: ["": 18 @]>'
+HELD = "<float s = {0.05}, uint8 z = {7}, float t = {0.02}, int8 o = {3}, float r = {0.7}>"
+PRODUCT = """a = DequantizeLinear (x, s, z)
+  b = DequantizeLinear (v, t, o)
+  c = MatMul (a, b)
+  y = QuantizeLinear (c, r, z)"""
+
+
+def test_a_dequantizelinear_with_several_readers_stays_for_the_others() -> None:
+    text = f"{HEAD} g (uint8[2,4] x, int8[4,3] v) => (uint8[2,3] y, float[2,4] e) {HELD} {{ {PRODUCT} e = Neg (a) }}"
+    result = opshift.convert(parse_model(text.replace("@", "")), quantized="qoperator", require_proof=True)
+    assert sorted(names(result.rewritten)) == ["DequantizeLinear", "Neg", "QLinearMatMul"]
+
+
+@pytest.mark.parametrize("more", ["=> (uint8[2,3] y, float[2,3] c) @", "=> (uint8[2,3] y, float[2,3] e) @ e = Neg (c)"])
+def test_floats_that_others_read_stay(more: str) -> None:
+    outputs, _, rest = more.partition("@")
+    text = f"{HEAD} g (uint8[2,4] x, int8[4,3] v) {outputs} {HELD} {{ {PRODUCT} {rest} }}"
+    plan = opshift.plan(parse_model(text.replace("@", "")), quantized="qoperator")
+    assert "is an output, or is read by other nodes" in plan.dequantized["main/MatMul_2"]
+
+
+INSIDE = {
+    "If": """g (uint8[2,4] x, int8[4,3] v, bool p) => (uint8[2,3] w) @ { a = DequantizeLinear (x, s, z)
+        w = If (p) <then_branch = i () => (uint8[2,3] y) {
+            b = DequantizeLinear (v, t, o) c = MatMul (a, b) y = QuantizeLinear (c, r, z) },
+          else_branch = j () => (uint8[2,3] n) {
+            b = DequantizeLinear (v, t, o) c = MatMul (a, b) d = Relu (c) n = QuantizeLinear (d, r, z) }> }""",
+    "Loop": """g (uint8[2,4] x, int8[4,4] v, int64 k, bool p) => (uint8[2,4] w) @ {
+        w = Loop (k, p, x) <body = i (int64 m, bool q, uint8[2,4] h) => (bool q2, uint8[2,4] y) {
+            q2 = Identity (q) a = DequantizeLinear (h, s, z) b = DequantizeLinear (v, t, o)
+            c = MatMul (a, b) y = QuantizeLinear (c, r, z) }> }""",
+}
+
+
+@pytest.mark.parametrize("case", INSIDE)
+def test_nodes_in_graphs_of_nodes_are_joined_too(case: str) -> None:
+    model = parse_model(f"{HEAD} {INSIDE[case]}".replace("@", "", 1).replace("@", HELD))
+    result = opshift.convert(model, quantized="qoperator", require_proof=True)
+    (holder,) = (node for node in result.rewritten.graph.node if node.op_type == case)
+    bodies = [attribute.g for attribute in holder.attribute]
+    assert "QLinearMatMul" in [node.op_type for node in bodies[-1 if case == "Loop" else 0].node]
+    assert all("DequantizeLinear" not in [node.op_type for node in body.node] for body in bodies[-1:] if case == "Loop")
+    stays = list(result.plan.dequantized)
+    assert stays == (["main/If_1.else_branch/MatMul_1"] if case == "If" else [])
+
+
+def test_nodes_of_functions_are_joined_too() -> None:
+    text = f"""{HEAD} g (uint8[2,4] x, int8[4,3] v) => (uint8[2,3] w) {HELD} {{ w = own.product (x, v, s, z, t, o, r) }}
+      <domain: "own", opset_import: ["": 18]> product (x, v, s, z, t, o, r) => (y) {{ {PRODUCT} }}"""
+    model = parse_model(text.replace("@", ', "own": 1'))
+    result = opshift.convert(model, quantized="qoperator", require_proof=True)
+    assert names(result.rewritten) == ["QLinearMatMul"]
+
+
+def test_a_target_without_the_operator_keeps_the_floats() -> None:
+    plan = opshift.plan(matrices("matrices"), quantized="qoperator", target="onnxruntime", decompose=["QLinearMatMul"])
+    assert plan.dequantized == {"main/MatMul_2": "QLinearMatMul is to be decomposed"}
+    plan = opshift.plan(matrices("matrices"), quantized="qoperator", opset=9)
+    assert "opset 9 has no QLinearMatMul" in plan.dequantized["main/MatMul_2"]
+
+
+# --- faults are found -------------------------------------------------------------------------------------------------
+
+
+def changed(model: onnx.ModelProto, **values: Any) -> onnx.ModelProto:
+    """Return a model with other constants."""
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    for tensor in other.graph.initializer:
+        if tensor.name in values:
+            tensor.CopyFrom(numpy_helper.from_array(np.asarray(values[tensor.name]), tensor.name))
+    return other
+
+
+FAULTS = {
+    "scales of input and result exchanged": {"xs": F32(0.05), "ys": F32(0.02)},
+    "no zero point of the input": {"xz": U8(0)},
+    "no zero point of the result": {"yz": U8(0)},
+    "scales of kernels in another order": {"ws": conv_constants()["ws"][::-1]},
+    "a bias of another scale": {"b": conv_constants()["b"] * 2},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("form", ["qoperator", "qdq"])
+def test_a_fault_in_the_other_form_is_found(fault: str, form: str) -> None:
+    constants = conv_constants()
+    model = qdq_conv(constants) if form == "qoperator" else qlinear_conv(constants)
+    made = opshift.convert(model, quantized=form, verify=False).rewritten
+    assert opshift.verify(model, made, effort="quick").verdict is Verdict.EQUAL
+    assert opshift.verify(model, changed(made, **FAULTS[fault]), effort="quick").verdict is Verdict.DIFFERENT

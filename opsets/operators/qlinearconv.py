@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from opshift.opsets.operators.qlinearmatmul import ends, one_each, quantized, re
 from opshift.opsets.registry.facts import Facts, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.quantized_form import Quantized, QuantizedForm, Read, bias, of_bytes, sums_fit
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -173,6 +175,24 @@ def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[s
     return {**matmulinteger.adversarial(rng, feeds), **scales, **bias}
 
 
+def _why_not(what: Any, read: Sequence[Read], made: Quantized) -> Reason | None:
+    x, w, *rest = read
+    if reason := of_bytes((x, w), made):
+        return reason
+    assert isinstance(w, Quantized)
+    if w.scale.size > 1 and w.axis:
+        return Reason("the kernels have scales along another axis than that of the kernels")
+    # As in onnxruntime 1.32.0, which takes equal ones for all kernels only.
+    if (w.zero != w.zero.flat[0]).any():
+        return Reason("the kernels have different zero points")
+    added = bias(rest[0] if rest else None, x, w)
+    if isinstance(added, Reason):
+        return added
+    sizes = [size for size in (w.data.shape or (None,))[1:] if isinstance(size, int)]
+    known = w.data.shape is not None and len(sizes) == len(w.data.shape) - 1
+    return sums_fit((x, w), math.prod(sizes) if known else None, added)
+
+
 _QUANTIZED = ("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point")
 
 OPERATOR = Operator(
@@ -182,6 +202,7 @@ OPERATOR = Operator(
     operands=(*_QUANTIZED, "B"),
     oracle=oracle,
     normal=normal,
+    form=QuantizedForm(("x", "w", "B"), "y", _why_not),
     lowerings=(by_sums, by_sums_and_bias, by_floats),
     adversarial=adversarial,
     nan_defined=lambda what, operands: False,

@@ -15,6 +15,7 @@ from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.quantized_form import Quantized, QuantizedForm, Read, of_bytes, sums_fit
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import MOVED
 
@@ -143,12 +144,24 @@ def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[s
     return {**matmulinteger.adversarial(rng, feeds), **scales}
 
 
+def _why_not(what: Any, read: Sequence[Read], made: Quantized) -> Reason | None:
+    a, b = read[:2]
+    if reason := of_bytes((a, b), made):
+        return reason
+    assert isinstance(a, Quantized)
+    assert isinstance(b, Quantized)
+    if b.scale.size > 1 and (b.data.rank != 2 or b.axis != 1):
+        return Reason("there are scales that are not for columns of one matrix")
+    return sums_fit((a, b), matmulinteger.length((a.data, b.data)))
+
+
 OPERATOR = Operator(
     name="QLinearMatMul",
     meaning=Plain,
     versions=(Version(10), Version(21)),
     operands=("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point"),
     oracle=oracle,
+    form=QuantizedForm(("a", "b"), "y", _why_not),
     lowerings=(by_sums, by_floats),
     wider_types=MOVED,
     adversarial=adversarial,

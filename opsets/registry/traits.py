@@ -335,6 +335,11 @@ class Traits:
     """Whether onnxruntime 1.32.0 computes nodes of these attributes wrongly."""
     scales: tuple[int, ...] = ()
     """Of an operator that quantizes: the scales of its inputs, then the one that they are divided by."""
+    quantized: str = ""
+    """The operator on quantized values that computes it between DequantizeLinear and QuantizeLinear."""
+    clamp: Callable[[Any, Any], tuple[float, float] | None] | None = None
+    """Between which numbers it brings its first operand, by its meaning and the facts about its operands, where these
+    are known; it changes nothing else."""
     marks_quantization: bool = False
     """Whether runtimes look for it around a node, which they compute in integers then: it is not folded."""
     reads_packed: Callable[[Mapping[str, Any]], bool] | None = None

@@ -203,6 +203,7 @@ def _with_preparation(plan: Plan, prepared: Prepared) -> Plan:
         shapes=prepared.shapes,
         types=prepared.types,
         wide=prepared.wide,
+        dequantized=prepared.dequantized,
         prepared=prepared.steps,
         refusals=refusals,
     )

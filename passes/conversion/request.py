@@ -167,6 +167,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
     held = frozenset(name for body in source.bodies for domain, name, _ in body.by_op_key if not default_domain(domain))
     narrow = frozenset(() if source.model.training_info else lacking(source.model, legality.opset))
     missing = frozenset(() if source.model.training_info else _missing(legality, held))
+    runnable = target is None and kernels.installed()
     asked = Preparation(
         sizes=sizes,
         fold=options.fold or bool(sizes) or needed or bool(missing),
@@ -176,9 +177,10 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         missing=missing & held if source.bodies else missing,
         types=Types(type_changes(source.model, target, options), options.io_types, FITS in options.assume),
         constants=frozenset() if target is None else target.constant_dtypes,
-        runnable=target is None and kernels.installed(),
+        runnable=runnable,
         narrow=narrow,
         opset=legality.opset if narrow else 0,
+        quantized=dataclasses.replace(legality, runnable=runnable) if options.quantized == "qoperator" else None,
     )
     found = known.prepared(asked, lambda: _prepared(source, asked, options))
     found = dataclasses.replace(found, folds=asked.fold)
