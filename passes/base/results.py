@@ -278,7 +278,7 @@ class Plan:
     shapes: Mapping[str, tuple[int | str | None, ...]] = dataclasses.field(default_factory=dict)
     """The shapes of the inputs that are fixed, wholly or partly: a number, a symbol, or None for each dim."""
     prepared: tuple[Step, ...] = ()
-    """What happens before the nodes are planned: nodes that are folded, dropped, inlined, unrolled, retyped or joined."""
+    """What happens before the nodes are planned: they are folded, dropped, inlined, unrolled, retyped or joined."""
     types: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The new element types of values, inputs or outputs, by the old ones, if any change."""
     wide: Mapping[str, str] = dataclasses.field(default_factory=dict)

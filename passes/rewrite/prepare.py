@@ -165,16 +165,7 @@ def prepare(
         return Prepared(model, refusals=refusals, wide=retyped.wide, kept=kept, dequantized=joined.kept)
     notes = (*_inlined(len(model.functions) - len(work.functions)), *widened.notes)
     return Prepared(
-        work,
-        steps,
-        changed,
-        refusals,
-        notes,
-        types,
-        retyped.casts,
-        retyped.wide,
-        kept=kept,
-        dequantized=joined.kept,
+        work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide, kept=kept, dequantized=joined.kept
     )
 
 
