@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -473,3 +474,125 @@ def test_a_fault_in_the_other_form_is_found(fault: str, form: str) -> None:
     made = opshift.convert(model, quantized=form, verify=False).rewritten
     assert opshift.verify(model, made, effort="quick").verdict is Verdict.EQUAL
     assert opshift.verify(model, changed(made, **FAULTS[fault]), effort="quick").verdict is Verdict.DIFFERENT
+
+
+# --- operators that move or select ------------------------------------------------------------------------------------
+
+MOVED = {
+    "MaxPool": ("uint8[1,2,4,4] x", "MaxPool <kernel_shape = [2, 2], pads = [0, 1, 1, 0]> (a)"),
+    "Reshape": ("uint8[2,6] x", "Reshape (a, shape)"),
+    "Transpose": ("uint8[2,3] x", "Transpose <perm = [1, 0]> (a)"),
+    "Flatten": ("uint8[2,3,4] x", "Flatten (a)"),
+    "Squeeze": ("uint8[2,1,3] x", "Squeeze (a, one)"),
+    "Unsqueeze": ("uint8[2,3] x", "Unsqueeze (a, one)"),
+}
+AROUND = """<ir_version: 8, opset_import: ["": 18]> g (@) => (uint8[?] y)
+<float s = {0.05}, uint8 z = {7}, int64[2] shape = {3, -1}, int64[1] one = {1}, float r = {#}>
+{ a = DequantizeLinear (x, s, z) b = $ y = QuantizeLinear (b, r, z) }"""
+
+
+def around(name: str, scale: str = "0.05") -> onnx.ModelProto:
+    given, call = MOVED[name]
+    model = parse_model(AROUND.replace("@", given).replace("$", call).replace("#", scale).replace("[?]", ""))
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    return model
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_what_moves_or_selects_elements_does_so_with_quantized_ones(name: str) -> None:
+    model = around(name)
+    result = opshift.convert(model, quantized="qoperator", verify=False)
+    assert names(result.rewritten) == [name]
+    feeds = pixels(model)
+    for one, other in zip(run(model, feeds), run(result.rewritten, feeds), strict=True):
+        np.testing.assert_array_equal(one[0], other[0])
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_what_moves_elements_to_another_scale_stays(name: str) -> None:
+    (reason,) = opshift.plan(around(name, "0.06"), quantized="qoperator").dequantized.values()
+    assert "another type, scale or zero point" in reason
+
+
+def test_what_another_opset_has_in_another_version_stays() -> None:
+    plan = opshift.plan(around("Squeeze"), quantized="qoperator", opset=12)
+    assert "opset 12 has another Squeeze" in plan.dequantized["main/Squeeze_1"]
+
+
+# --- models that onnxruntime has quantized ----------------------------------------------------------------------------
+
+NET = """<ir_version: 8, opset_import: ["": 13]> g (float[n,3,12,12] x) => (float[n,5] y) {
+  c = Conv <pads = [1, 1, 1, 1]> (x, w1, b1) r = Relu (c) p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (r)
+  d = Conv <pads = [1, 1, 1, 1], group = 2> (p, w2, b2) a = Add (d, p) e = Relu (a)
+  f = Conv (e, w3) k = Clip (f, zero, six) m = GlobalAveragePool (k) v = Flatten (m)
+  o = MatMul (v, w4) y = Gemm <transB = 1> (o, w5, b5) }"""
+SIZES = {
+    "w1": (8, 3, 3, 3),
+    "b1": 8,
+    "w2": (8, 4, 3, 3),
+    "b2": 8,
+    "w3": (6, 8, 1, 1),
+    "w4": (6, 7),
+    "w5": (5, 7),
+    "b5": 5,
+}
+
+
+class Images:
+    """What onnxruntime calibrates with."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(2)
+        self._left = iter([{"x": rng.normal(size=(2, 3, 12, 12)).astype(F32)} for _ in range(4)])
+
+    def get_next(self) -> dict[str, Any] | None:
+        return next(self._left, None)
+
+
+def net_by_onnxruntime(folder: Path, form: str, image: str, kernels: str) -> onnx.ModelProto:
+    from onnxruntime import quantization
+
+    model, rng = parse_model(NET), np.random.default_rng(3)
+    for name, size in SIZES.items():
+        model.graph.initializer.append(numpy_helper.from_array((rng.normal(size=size) * 0.3).astype(F32), name))
+    model.graph.initializer.extend(numpy_helper.from_array(np.array(n, F32), m) for m, n in (("zero", 0), ("six", 6)))
+    onnx.save(onnx.shape_inference.infer_shapes(model), folder / "net.onnx")
+    quantization.quantize_static(
+        folder / "net.onnx",
+        folder / "quantized.onnx",
+        Images(),
+        quant_format=quantization.QuantFormat[form],
+        activation_type=quantization.QuantType[image],
+        weight_type=quantization.QuantType[kernels],
+        per_channel=kernels == "QInt8",
+    )
+    return onnx.load(folder / "quantized.onnx")
+
+
+TYPES = [("QUInt8", "QInt8"), ("QUInt8", "QUInt8"), ("QInt8", "QInt8")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("types", TYPES)
+def test_a_qdq_model_of_onnxruntime_takes_the_other_form(types: tuple[str, str], tmp_path: Path) -> None:
+    model = net_by_onnxruntime(tmp_path, "QDQ", *types)
+    result = opshift.convert(model, quantized="qoperator", require_proof=True)
+    assert names(result.rewritten).count("QLinearConv") == 3
+    assert names(result.rewritten).count("QLinearMatMul") == 1
+    assert {"Conv", "MatMul", "Relu"}.isdisjoint(names(result.rewritten))
+    assert {node.rstrip("_0123456789") for node in result.plan.dequantized} == {
+        "main/Add",
+        "main/GlobalAveragePool",
+        "main/Gemm",
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("types", TYPES)
+def test_a_qoperator_model_of_onnxruntime_takes_the_other_form(types: tuple[str, str], tmp_path: Path) -> None:
+    model = net_by_onnxruntime(tmp_path, "QOperator", *types)
+    result = opshift.convert(model, quantized="qdq", require_proof=True)
+    assert not [name for name in names(result.rewritten) if name.startswith(("QLinear", "QGemm"))]
+    assert [names(result.rewritten).count(name) for name in ("Conv", "MatMul", "Gemm", "Add")] == [3, 1, 1, 1]
+    both = [names(one).count("DequantizeLinear") for one in (model, result.rewritten)]
+    assert both[0] < both[1]

@@ -202,9 +202,14 @@ OPERATOR = Operator(
     operands=(*_QUANTIZED, "B"),
     oracle=oracle,
     normal=normal,
-    form=QuantizedForm(("x", "w", "B"), "y", _why_not),
     lowerings=(by_sums, by_sums_and_bias, by_floats),
     adversarial=adversarial,
     nan_defined=lambda what, operands: False,
-    traits=Traits(floats=(Trait.QUANTIZES,), unwritten=(0, 3), byte_factors=(0, 3), scales=(1, 4, 6)),
+    traits=Traits(
+        floats=(Trait.QUANTIZES,),
+        unwritten=(0, 3),
+        byte_factors=(0, 3),
+        scales=(1, 4, 6),
+        form=QuantizedForm(("x", "w", "B"), "y", _why_not),
+    ),
 )

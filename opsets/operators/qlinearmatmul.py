@@ -161,10 +161,15 @@ OPERATOR = Operator(
     versions=(Version(10), Version(21)),
     operands=("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point"),
     oracle=oracle,
-    form=QuantizedForm(("a", "b"), "y", _why_not),
     lowerings=(by_sums, by_floats),
     wider_types=MOVED,
     adversarial=adversarial,
     nan_defined=lambda what, operands: False,
-    traits=Traits(floats=(Trait.QUANTIZES,), unwritten=(0, 3), byte_factors=(0, 3), scales=(1, 4, 6)),
+    traits=Traits(
+        floats=(Trait.QUANTIZES,),
+        unwritten=(0, 3),
+        byte_factors=(0, 3),
+        scales=(1, 4, 6),
+        form=QuantizedForm(("a", "b"), "y", _why_not),
+    ),
 )

@@ -23,7 +23,6 @@ import onnx
 from opshift.opsets.registry.dialect import MICROSOFT, STRAY
 from opshift.opsets.registry.facts import Dim, Facts, Tensor, constant
 from opshift.opsets.registry.lowering import Body, BodyNode, Lowering, Reason
-from opshift.opsets.registry.quantized_form import QuantizedForm
 from opshift.opsets.registry.schema import Schema, default_domain, misfit, schema_at, schema_read_at
 from opshift.opsets.registry.traits import Traits
 from opshift.opsets.registry.wider_types import Wider
@@ -141,8 +140,6 @@ class Operator:
     """Why ONNX's own function body is never used: it overflows, say, where the kernel does not."""
     refused: str = ""
     """What has no replacement, for the documents: of operators that no opset has."""
-    form: QuantizedForm | None = None
-    """Of an operator on quantized values: how it computes what one of floats does."""
     before: Version | None = None
     """The version that onnxruntime registers for opsets below the first of ONNX's."""
     traits: Traits | None = None

@@ -68,7 +68,7 @@ class QuantizedForm:
 
 def of_bytes(read: Sequence[Read], made: Quantized) -> Reason | None:
     """Require that factors and result are bytes, that all but the second factor have one scale, and ordinary ones."""
-    for place, one in enumerate((*read, made)):
+    for place, one in enumerate((made, *read)):
         if not isinstance(one, Quantized):
             return Reason("an input is not dequantized")
         if one.dtype not in BYTES:
@@ -76,7 +76,7 @@ def of_bytes(read: Sequence[Read], made: Quantized) -> Reason | None:
         low, high = _ORDINARY
         if not bool(((one.scale > low) & (one.scale < high)).all()):
             return Reason("a scale is not above zero, or of no ordinary size")
-        if one.scale.size != 1 and place != 1:
+        if one.scale.size != 1 and place != 2:
             return Reason("an input or the result has more than one scale")
     return None
 
@@ -108,3 +108,17 @@ def bias(read: Read, one: Read, other: Read) -> Reason | int:
     if read.data.known is None:
         return Reason("its bias is no constant, and sums may not fit int32", missing=True)
     return int(np.abs(read.data.known.astype(np.int64)).max(initial=0))
+
+
+def moved(operand: str) -> QuantizedForm:
+    """Return the form of an operator that moves or selects elements of an input: the same, on quantized values."""
+
+    def why_not(what: Any, read: Sequence[Read], made: Quantized) -> Reason | None:
+        if reason := of_bytes(read[:1], made):
+            return reason
+        one = read[0]
+        assert isinstance(one, Quantized)
+        same = one.dtype == made.dtype and one.scale.item() == made.scale.item() and one.zero.item() == made.zero.item()
+        return None if same else Reason("its result has another type, scale or zero point than its input")
+
+    return QuantizedForm((operand,), "", why_not)

@@ -7,7 +7,7 @@ the operator, or where its floats are read by others; it is named with the reaso
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,12 +66,14 @@ class _Site:
 
     Attributes:
         behind: the nodes behind it, up to QuantizeLinear.
+        lifted: its meaning.
         read: its inputs.
         made: what QuantizeLinear makes.
         operator: the operator on quantized values that they become.
     """
 
     behind: tuple[onnx.NodeProto, ...]
+    lifted: Lifted
     read: tuple[Read, ...]
     made: Quantized
     operator: Operator
@@ -106,12 +108,15 @@ class _Joining:
             node, where = place.node, place.where
             for name, inner in named_subgraphs(node):
                 self.graph(inner, scope.enter(node, name), f"{where}.{name}", makers)
-            if not traits_of(node).quantized or default_domain(node.domain):
+            if default_domain(node.domain) or _is(node, QUANTIZE):
                 continue
             sources = [makers.get(name) for name in node.input]
             if not any(one is not None and _is(one.node, DEQUANTIZE) for one in sources):
                 continue
-            site = self._site(node, scope, makers, read, readers)
+            behind = tuple(self._behind(node, read, readers))
+            if traits_of(node).quantized in ("", node.op_type) and not (behind and _is(behind[-1], QUANTIZE)):
+                continue  # it computes with floats
+            site = self._site(node, scope, makers, behind)
             found = site if isinstance(site, Reason) else self._written(node, scope, site, makers)
             if isinstance(found, Reason) or isinstance(site, Reason):
                 self.kept[where] = f"{found}"
@@ -147,15 +152,15 @@ class _Joining:
         node: onnx.NodeProto,
         scope: Scope,
         makers: Mapping[str, _Place],
-        read: Mapping[str, int],
-        readers: Mapping[str, onnx.NodeProto],
+        behind: tuple[onnx.NodeProto, ...],
     ) -> _Site | Reason:
         """Return what surrounds a node that reads a dequantized value, or why it stays as it is."""
         operator = operator_for("", traits_of(node).quantized)
         lifted = self._lifted(node, scope)
-        if operator is None or operator.form is None or isinstance(lifted, Reason):
-            return lifted if isinstance(lifted, Reason) else Reason("no operator computes it")
-        behind = list(self._behind(node, read, readers))
+        if operator is None or operator.traits is None or operator.traits.form is None:
+            return Reason(f"ai.onnx has no operator on quantized values for {node.op_type}")
+        if isinstance(lifted, Reason):
+            return lifted
         if not behind or not _is(behind[-1], QUANTIZE):
             return Reason("its result is an output, or is read by other nodes than one QuantizeLinear")
         made = self._result(behind[-1], scope)
@@ -169,9 +174,9 @@ class _Joining:
             if isinstance(one, Reason):
                 return one
             inputs.append(one)
-        if reason := operator.form.why_not(lifted.meaning, inputs, made):
+        if reason := operator.traits.form.why_not(lifted.meaning, inputs, made):
             return reason
-        return _Site(tuple(behind), tuple(inputs), made, operator)
+        return _Site(behind, lifted, tuple(inputs), made, operator)
 
     def _behind(
         self, node: onnx.NodeProto, read: Mapping[str, int], readers: Mapping[str, onnx.NodeProto]
@@ -185,7 +190,7 @@ class _Joining:
             if traits_of(node).clamp is None:
                 return
 
-    def _absorbed(self, clamps: list[onnx.NodeProto], scope: Scope, made: Quantized) -> Reason | None:
+    def _absorbed(self, clamps: Sequence[onnx.NodeProto], scope: Scope, made: Quantized) -> Reason | None:
         """Return why a node behind changes what QuantizeLinear makes: it cuts within the range of the type."""
         for node in clamps:
             lifted, clamp = self._lifted(node, scope), traits_of(node).clamp
@@ -241,8 +246,8 @@ class _Joining:
         """Return the operator on quantized values, or why the target does not have it."""
         name = site.operator.name
         schema = schema_at("", name, self.legality.opset)
-        if schema is None:
-            return Reason(f"opset {self.legality.opset} has no {name}")
+        if schema is None or (name == node.op_type and schema.since_version != _since(node, self.opset)):
+            return Reason(f"opset {self.legality.opset} has {'no' if schema is None else 'another'} {name}")
         found = onnx.NodeProto(op_type=name, name=node.name, doc_string=node.doc_string)
         known = view(node, scope, self.opset).attributes
         defaults = {one: default for one, (_, default) in schema.attributes.items()}
@@ -280,11 +285,15 @@ class _Part:
 
 def _part(operand: str, node: onnx.NodeProto, site: _Site, makers: Mapping[str, _Place]) -> _Part | None:
     """Return an input by its operand's name: data, or the scale or zero point of data or of the result."""
-    form = site.operator.form
+    form = site.operator.traits.form if site.operator.traits else None
     assert form is not None
     stem = operand.removesuffix("_zero_point").removesuffix("_scale").lower()
     if stem == form.made.lower():
         read, source = site.made, site.behind[-1]
+    elif operand not in form.reads and stem == operand.lower():
+        index = site.operator.operands.index(operand)
+        source_index, facts = site.lifted.sources[index], site.lifted.operands[index]
+        return None if source_index is None else _Part(operand, node.input[source_index], facts or Facts())
     else:
         place = [name.lower() for name in form.reads].index(stem)
         if place >= len(node.input) or not node.input[place]:
