@@ -148,6 +148,7 @@ def request(plan: Plan, before: OperatorCounts, after: OperatorCounts) -> str:
     parts += [f"decompose {', '.join(plan.decompose)}"] if plan.decompose else []
     parts += [f"input {shaped(name, shape)}" for name, shape in plan.shapes.items()]
     parts += [f"types {','.join(f'{old}={new}' for old, new in plan.types.items())}"] if plan.types else []
+    parts += [f"quantized {plan.quantized}"] if plan.quantized else []
     return ", ".join(parts)
 
 
@@ -181,7 +182,8 @@ def changes(plan: Plan) -> Iterator[str]:
         yield f"  and {count(rest, 'node')} of {len(kinds) - KINDS} more kinds, which --verbose lists"
     if bumped := len(plan.steps) - len(plan.lowered):
         yield f"  {count(bumped, 'node')} unchanged, version updated"
-    if kept := max(plan.kept - done[Action.RETYPE] - done[Action.QUANTIZE], 0):
+    joined = sum(step.action is Action.QUANTIZE and bool(step.becomes) for step in plan.prepared)
+    if kept := max(plan.kept - done[Action.RETYPE] - joined, 0):
         yield f"  {count(kept, 'node')} unchanged"
 
 
@@ -212,7 +214,7 @@ PREPARED = {
     Action.INLINE: "replaced by the nodes of a branch",
     Action.UNROLL: "unrolled",
     Action.RETYPE: "computed in another element type",
-    Action.QUANTIZE: "computed on quantized values",
+    Action.QUANTIZE: "joined to operators on quantized values",
     Action.DROP: "dropped: unused",
 }
 """The steps before planning."""

@@ -123,7 +123,7 @@ class Action(enum.StrEnum):
     RETYPE = "retype"
     """It computes in another element type."""
     QUANTIZE = "quantize"
-    """It becomes an operator on quantized values, with the DequantizeLinear and QuantizeLinear around it."""
+    """It becomes an operator on quantized values, together with the nodes behind it up to QuantizeLinear."""
 
 
 class Step(NamedTuple):
@@ -283,6 +283,8 @@ class Plan:
     """The new element types of values, inputs or outputs, by the old ones, if any change."""
     wide: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Why nodes keep a type of floats that becomes a narrower one elsewhere, by their paths."""
+    quantized: str = ""
+    """The form of quantized operators that is asked for: `qoperator`, `qdq` or none."""
     dequantized: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Why nodes stay between DequantizeLinear and QuantizeLinear against what `quantized` asks for, by their paths."""
     rewrites: Callable[[], tuple[RewriteGroup, ...]] = dataclasses.field(default=tuple, compare=False, repr=False)
@@ -334,6 +336,7 @@ class Plan:
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
             "types": dict(self.types),
             "wide": dict(self.wide),
+            "quantized": self.quantized,
             "dequantized": dict(self.dequantized),
             "prepared": [step._asdict() for step in self.prepared],
             "kept": self.kept,

@@ -47,7 +47,7 @@ def join(model: onnx.ModelProto, values: Scope, legality: Legality) -> Joined:
         work.steps += _without_unread(model, work.freed)
         model.graph.initializer.extend(work.initializers)
         # Before 4, an initializer is an input that has a default.
-        model.ir_version = max(model.ir_version, 4)
+        model.ir_version = max(model.ir_version, 4 if work.initializers else 1)
     return Joined(tuple(work.steps), work.kept)
 
 
@@ -122,20 +122,16 @@ class _Joining:
                 self.kept[where] = f"{found}"
                 continue
             written[found.output[0]] = found
-            self._note(Action.QUANTIZE, node, where, "it is surrounded by DequantizeLinear and QuantizeLinear", found)
             for one in (node, *site.behind):
                 gone.update(one.output)
                 self._free(one, makers)
-                if one is not node:
-                    self._note(Action.DROP, one, makers[one.output[0]].where, f"{found.op_type} does it")
+                becomes = (found.op_type,) if one is node else ()
+                why = f"{found.op_type} computes it" if one is node else f"{found.op_type} includes it"
+                since = _since(one, self.opset)
+                step = Step(Action.QUANTIZE, makers[one.output[0]].where, one.op_type, since, why, (), becomes)
+                self.steps.append(step)
         if written:
             _replace(graph, written, gone)
-
-    def _note(
-        self, action: Action, node: onnx.NodeProto, where: str, why: str, becomes: onnx.NodeProto | None = None
-    ) -> None:
-        names = (becomes.op_type,) if action is Action.QUANTIZE and becomes else ()
-        self.steps.append(Step(action, where, node.op_type, _since(node, self.opset), why, (), names))
 
     def _free(self, node: onnx.NodeProto, makers: Mapping[str, _Place]) -> None:
         """Note what a node that goes has read, and what the DequantizeLinear before it reads."""
