@@ -82,7 +82,7 @@ class Worker:
             RejectedError: onnxruntime does not load it.
         """
         key, before = next(self._numbers), self.seconds
-        outputs = self._answer(self._send("open", key, model, folder, optimised, settings, limits.results), limits)
+        outputs = self._answer(self._send("open", key, model, folder, optimised, limits.results, settings), limits)
         return key, outputs, self.seconds - before
 
     def run(

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import ml_dtypes
@@ -70,8 +71,8 @@ class _Model:
         model: str | bytes | list[Part],
         folder: str | None,
         optimised: bool,
-        settings: Mapping[str, str],
         results: int | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         import onnxruntime  # once the limits are set
 
