@@ -16,6 +16,7 @@ from running import run
 
 import opshift
 from opshift.passes.base.results import Verdict
+from opshift.passes.rewrite import prepare
 
 Constants = dict[str, Any]
 U8, I8, F32 = np.uint8, np.int8, np.float32
@@ -368,6 +369,26 @@ def test_a_product_between_dequantizelinear_and_quantizelinear_becomes_qlinearma
     assert np.abs(y - np.clip(np.rint(product / F32(0.7)) + 7, 0, 255)).max() <= 1
 
 
+GEMM = {
+    "Gemm (a, b)": "",
+    "Gemm <beta = 0.0> (a, b, bias)": "",
+    "Gemm (a, b, bias)": "it adds a third matrix",
+    "Gemm <alpha = 0.5> (a, b)": "transposed or scaled",
+    "Gemm <transA = 1> (a, b)": "transposed or scaled",
+    "Gemm <transB = 1> (a, b)": "transposed or scaled",
+}
+
+
+@pytest.mark.parametrize("call", GEMM)
+def test_a_gemm_becomes_qlinearmatmul_where_it_is_a_product(call: str) -> None:
+    text = BETWEEN.replace("MatMul (a, b)", call).replace("float r", "float[1] bias = {1.0}, float r")
+    for mark, value in zip("@#%$", ("3,3", "3,3", "3,3", ONE), strict=True):
+        text = text.replace(mark, value)
+    result = opshift.convert(parse_model(text), quantized="qoperator", effort="quick")
+    assert GEMM[call] in "".join(result.plan.dequantized.values())
+    assert ("QLinearMatMul" in names(result.rewritten)) is not bool(GEMM[call])
+
+
 LONG = {
     "may not fit int32": ("2,80000", "80000,3", "2,3", ONE),
     "how many products": ("2,k", "k,3", "2,3", ONE),
@@ -441,6 +462,14 @@ def test_nodes_of_functions_are_joined_too() -> None:
     model = parse_model(text.replace("@", ', "own": 1'))
     result = opshift.convert(model, quantized="qoperator", require_proof=True)
     assert names(result.rewritten) == ["QLinearMatMul"]
+
+
+def test_functions_that_are_not_inlined_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"""{HEAD} g (uint8[2,4] x, int8[4,3] v) => (uint8[2,3] w) {HELD} {{ w = own.product (x, v, s, z, t, o, r) }}
+      <domain: "own", opset_import: ["": 18]> product (x, v, s, z, t, o, r) => (y) {{ {PRODUCT} }}"""
+    monkeypatch.setattr(prepare, "INLINED", 0)
+    plan = opshift.plan(parse_model(text.replace("@", ', "own": 1')), quantized="qoperator")
+    assert plan.dequantized == {"function product": "the functions of the model are too large to be inlined"}
 
 
 def test_a_target_without_the_operator_keeps_the_floats() -> None:

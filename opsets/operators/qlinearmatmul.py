@@ -10,6 +10,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.granularity import RANGES
 from opshift.opsets.operators import matmulinteger
+from opshift.opsets.operators.gemm import Gemm
 from opshift.opsets.operators.matmulinteger import Array, by_row
 from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
@@ -144,10 +145,15 @@ def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[s
     return {**matmulinteger.adversarial(rng, feeds), **scales}
 
 
-def _why_not(what: Any, read: Sequence[Read], made: Quantized) -> Reason | None:
-    a, b = read[:2]
+def _why_not(what: Plain | Gemm, read: Sequence[Read], made: Quantized) -> Reason | None:
+    a, b, *rest = read
     if reason := of_bytes((a, b), made):
         return reason
+    if isinstance(what, Gemm):
+        if what.transA or what.transB or what.alpha != 1:
+            return Reason("its matrices are transposed or scaled, which no operator of ai.onnx does to quantized ones")
+        if what.beta and any(one is not None for one in rest):
+            return Reason("it adds a third matrix, which no operator of ai.onnx does to a product of quantized ones")
     assert isinstance(a, Quantized)
     assert isinstance(b, Quantized)
     if b.scale.size > 1 and (b.data.rank != 2 or b.axis != 1):

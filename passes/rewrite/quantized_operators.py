@@ -43,6 +43,11 @@ def join(model: onnx.ModelProto, values: Scope, legality: Legality) -> Joined:
     """Write operators on quantized values, in place, where the target has them; `values` are the known facts."""
     work = _Joining(model, legality)
     work.graph(model.graph, values, "main", {})
+    work.kept.update(
+        (f"function {one.name}", "the functions of the model are too large to be inlined")
+        for one in model.functions
+        if any(_is(node, DEQUANTIZE) for node in one.node)
+    )
     if work.steps:
         work.steps += _without_unread(model, work.freed)
         model.graph.initializer.extend(work.initializers)
