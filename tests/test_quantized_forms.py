@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from running import run
 
 import opshift
+from opshift.cli.main import main
 from opshift.passes.base.results import Verdict
 from opshift.passes.rewrite import prepare
 
@@ -631,3 +633,39 @@ def test_a_qoperator_model_of_onnxruntime_takes_the_other_form(types: tuple[str,
     assert [names(result.rewritten).count(name) for name in ("Conv", "MatMul", "Gemm", "Add")] == [3, 1, 1, 1]
     both = [names(one).count("DequantizeLinear") for one in (model, result.rewritten)]
     assert both[0] < both[1]
+
+
+def test_weights_that_are_quantized_at_run_time_and_scales_of_constant_nodes_are_read() -> None:
+    constants = conv_constants(by_kernel=False)
+    model = qdq_conv(constants)
+    held = {tensor.name: tensor for tensor in model.graph.initializer}
+    kernels = numpy_helper.to_array(held["w"]).astype(F32) * constants["ws"]
+    held["w"].CopyFrom(numpy_helper.from_array(kernels, "wide"))
+    nodes = [helper.make_node("Constant", [], [name], value=held[name]) for name in ("xs", "ws", "wz", "bs")]
+    nodes += [helper.make_node("QuantizeLinear", ["wide", "ws", "wz"], ["w"]), *model.graph.node]
+    kept = [tensor for name, tensor in held.items() if name not in ("xs", "ws", "wz", "bs")]
+    graph = helper.make_graph(nodes, "g", model.graph.input, model.graph.output, kept)
+    other = helper.make_model(graph, opset_imports=model.opset_import, ir_version=7)
+    result = opshift.convert(other, quantized="qoperator", effort="quick", require_proof=True)
+    assert names(result.rewritten) == ["Constant"] * 3 + ["QuantizeLinear", "QLinearConv"]
+    assert {node.output[0] for node in result.rewritten.graph.node[:3]} == {"xs", "ws", "wz"}
+    assert steps_apart(other, result.rewritten) <= 1
+
+
+@pytest.mark.parametrize("opset", [11, 14, 22])
+def test_the_form_and_the_opset_change_at_once(opset: int) -> None:
+    constants = conv_constants(by_kernel=False)
+    there = opshift.convert(qdq_conv(constants, 18), quantized="qoperator", opset=opset, verify=False).rewritten
+    assert (names(there), there.opset_import[0].version) == (["QLinearConv"], opset)
+    back = opshift.convert(there, quantized="qdq", opset=18, effort="quick", require_proof=True).rewritten
+    assert names(back) == ["DequantizeLinear"] * 3 + ["Conv", "QuantizeLinear"]
+
+
+def test_the_command_line_names_what_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(qdq_conv({**conv_constants(), "bs": np.full(6, 0.02, F32)}), tmp_path / "qdq.onnx")
+    assert main(["plan", str(tmp_path / "qdq.onnx"), "--quantized", "qoperator"]) == 0
+    shown = "".join(capsys.readouterr())
+    assert "main/conv: the scale of its bias is not the product of the scales of its inputs" in shown
+    assert main(["plan", str(tmp_path / "qdq.onnx"), "--quantized", "qoperator", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert (plan["quantized"], list(plan["dequantized"])) == ("qoperator", ["main/conv"])
