@@ -154,6 +154,12 @@ def test_other_quantized_operators_become_floats_too(call: str) -> None:
     assert [item.domain for item in result.rewritten.opset_import] in ([""], ["", "com.microsoft"])
 
 
+def test_where_floats_would_round_to_other_steps_integers_are_computed() -> None:
+    constants = {**conv_constants(by_kernel=False), "xs": F32(1e4), "ws": F32(1e4), "ys": F32(1e-4)}
+    result = opshift.convert(qlinear_conv(constants), quantized="qdq", effort="quick", require_proof=True)
+    assert "ConvInteger" in names(result.rewritten)
+
+
 def test_without_quantized_a_qlinearconv_is_computed_in_integers() -> None:
     result = opshift.convert(qlinear_conv(conv_constants()), decompose=["QLinearConv"], verify=False)
     assert "ConvInteger" in names(result.rewritten)
@@ -315,6 +321,7 @@ STAYS = {
     "more than one scale": ({"ys": np.full(6, 0.05, F32), "yz": np.full(6, 7, U8)}, {}),
     "different zero points": ({"wz": np.array([0, 0, 1, 0, 0, 0], I8)}, {}),
     "not above zero": ({"ys": F32(0)}, {}),
+    "off by half a step": ({"ys": F32(1e-5)}, {}),
     "no kernel": ({"yz": I8(7)}, {}),
     "16 bits": ({"w": conv_constants()["w"].astype(np.int16), "wz": np.zeros(6, np.int16)}, {}),
 }

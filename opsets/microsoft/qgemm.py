@@ -15,6 +15,7 @@ from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.quantized_form import rounds_little
 from opshift.opsets.registry.traits import Trait, Traits
 
 Array = np.ndarray[Any, Any]
@@ -124,6 +125,11 @@ def multiplied_and_added(a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_z
 def _of_floats(what: QGemm, operands: Operands) -> Reason | None:
     if operands[7] is None:
         return Reason("")
+    known = [None if one is None else one.known for one in (operands[1], operands[4], operands[7])]
+    length = (operands[0] or Facts()).dim(0 if what.transA else 1)
+    factor = np.asarray(what.alpha)
+    if reason := rounds_little([factor, *known], length if isinstance(length, int) else None):
+        return reason
     sizes = [(operands[place] or Facts()).size for place in (4, 5)]
     if None in sizes:
         return Reason("the number of the scales of B is unknown", missing=True)

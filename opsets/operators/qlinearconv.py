@@ -15,7 +15,15 @@ from opshift.opsets.operators.qlinearmatmul import ends, one_each, quantized, re
 from opshift.opsets.registry.facts import Facts, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.quantized_form import Quantized, QuantizedForm, Read, bias, of_bytes, sums_fit
+from opshift.opsets.registry.quantized_form import (
+    Quantized,
+    QuantizedForm,
+    Read,
+    bias,
+    of_bytes,
+    rounds_little,
+    sums_fit,
+)
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -134,7 +142,15 @@ def _of_floats(what: QLinearConv, operands: Operands) -> Reason | None:
         return reason
     if None in (_of(operands, 4).size, _of(operands, 5).size):
         return Reason("the number of the kernels' scales or zero points is unknown", missing=True)
-    return None if _rank(operands) else Reason("the rank of the image is unknown", missing=True)
+    if not _rank(operands):
+        return Reason("the rank of the image is unknown", missing=True)
+    return rounds_little([_of(operands, place).known for place in (1, 4, 6)], _terms(_of(operands, 3)))
+
+
+def _terms(w: Facts) -> int | None:
+    """Return how many products are added up, if known."""
+    sizes = [size for size in (w.shape or ())[1:] if isinstance(size, int)]
+    return math.prod(sizes) if w.shape is not None and len(sizes) == len(w.shape) - 1 else None
 
 
 def _kernels(what: QLinearConv, operands: Operands) -> Mapping[str, Any]:
@@ -188,9 +204,7 @@ def _why_not(what: Any, read: Sequence[Read], made: Quantized) -> Reason | None:
     added = bias(rest[0] if rest else None, x, w)
     if isinstance(added, Reason):
         return added
-    sizes = [size for size in (w.data.shape or (None,))[1:] if isinstance(size, int)]
-    known = w.data.shape is not None and len(sizes) == len(w.data.shape) - 1
-    return sums_fit((x, w), math.prod(sizes) if known else None, added)
+    return sums_fit((x, w), made, _terms(w.data), added)
 
 
 _QUANTIZED = ("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point")

@@ -16,7 +16,7 @@ from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain
-from opshift.opsets.registry.quantized_form import Quantized, QuantizedForm, Read, of_bytes, sums_fit
+from opshift.opsets.registry.quantized_form import Quantized, QuantizedForm, Read, of_bytes, rounds_little, sums_fit
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import MOVED
 
@@ -105,6 +105,9 @@ def by_sums(
 def _of_floats(what: Plain, operands: Operands) -> Reason | None:
     if reason := quantized(operands, (0, 3, 7), (1, 4, 6)) or one_each(operands, (1, 2, 6, 7)):
         return reason
+    terms = matmulinteger.length((operands[0], operands[3]))
+    if reason := rounds_little([_of(operands, place).known for place in (1, 4, 6)], terms):
+        return reason
     sizes = [_of(operands, place).size for place in (4, 5)]
     if None in sizes:
         return Reason("the number of the scales or zero points of the second matrix is unknown", missing=True)
@@ -158,7 +161,7 @@ def _why_not(what: Plain | Gemm, read: Sequence[Read], made: Quantized) -> Reaso
     assert isinstance(b, Quantized)
     if b.scale.size > 1 and (b.data.rank != 2 or b.axis != 1):
         return Reason("there are scales that are not for columns of one matrix")
-    return sums_fit((a, b), matmulinteger.length((a.data, b.data)))
+    return sums_fit((a, b), made, matmulinteger.length((a.data, b.data)))
 
 
 OPERATOR = Operator(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,14 +82,32 @@ def of_bytes(read: Sequence[Read], made: Quantized) -> Reason | None:
     return None
 
 
-def sums_fit(factors: Sequence[Read], terms: int | None, added: int = 0) -> Reason | None:
-    """Require that sums of so many products, and what is added to them, fit int32, in which they are computed."""
+def rounds_little(scales: Sequence[npt.NDArray[Any] | None], terms: int | None) -> Reason | None:
+    """Require that sums in float, of so many products of bytes, are less than half a step off.
+
+    `scales` are those of the factors and of the result; None where one is computed. The sum of n numbers of up to t is
+    less than n t units of rounding off, unless all errors have one sign (Higham and Mary, 2019).
+    """
+    known = [scale.astype(np.float64) for scale in scales if scale is not None and scale.size]
+    if len(known) < len(scales):
+        return None
+    *factors, result = known
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        steps = math.prod(float(np.abs(one).max()) for one in factors) / np.abs(result).min()
+    lost = (terms or 1) * 255**2 * 2.0**-24 * steps
+    return None if lost < 0.5 else Reason("its sums of floats may be off by half a step of the result")
+
+
+def sums_fit(factors: Sequence[Read], made: Quantized, terms: int | None, added: int = 0) -> Reason | None:
+    """Require that sums of so many products, and what is added to them, fit int32, and are as exact in float."""
     if terms is None:
         return Reason("it is unknown how many products are added up, and sums may not fit int32", missing=True)
     largest = terms
     for one in factors:
         largest *= one.farthest if isinstance(one, Quantized) else 1
-    return None if largest + added <= _LARGEST_SUM else Reason("its sums may not fit int32")
+    if largest + added > _LARGEST_SUM:
+        return Reason("its sums may not fit int32")
+    return rounds_little([one.scale for one in (*factors, made) if isinstance(one, Quantized)], terms)
 
 
 def bias(read: Read, one: Read, other: Read) -> Reason | int:
