@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn, TextIO
 
 from opshift.cli.terminal import message, write
-from opshift.passes.base.arguments import EFFORTS
+from opshift.passes.base.arguments import EFFORTS, QUANTIZED
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.memory import LEAST_ASKED
 
@@ -212,6 +212,12 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     )
     add_shape_options(group)
     _add_type_options(group)
+    group.add_argument(
+        "--quantized",
+        choices=QUANTIZED,
+        help="the form of quantized operators: QLinearConv, QLinearMatMul and the like become floats between "
+        "DequantizeLinear and QuantizeLinear (qdq), or the other way round (qoperator) (default: each as it is)",
+    )
     add_allow_path(group)
     add_assume(group)
     group.add_argument(
@@ -412,13 +418,13 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
     asked = (options.opset, options.target, options.ir_version, options.batch, options.assume_opset)
     wishes = (
         options.decompose or options.optimize or options.input_shape or options.dim or options.fold or options.types
-    )
+    ) or options.quantized
     if all(wish is None for wish in asked) and not wishes:
         model = options.model if isinstance(options.model, str) else options.model[0]
         raise UsageError(
             "nothing was requested: give --opset N, --decompose OPERATOR, --target NAME, --ir-version N, --input-shape "
-            f"NAME:1,3,224, --types OLD=NEW, --fold or --optimize; `opshift inspect {model}` shows the opsets it can "
-            "be converted to."
+            f"NAME:1,3,224, --types OLD=NEW, --quantized qdq, --fold or --optimize; `opshift inspect {model}` shows "
+            "the opsets it can be converted to."
         )
     check_operators(options.decompose)
     if options.target is not None:
@@ -439,6 +445,7 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
         "fold": options.fold,
         "types": types(options),
         "io_types": options.io_types,
+        "quantized": options.quantized,
         "allow_paths": tuple(options.allow_path),
     }
 

@@ -148,6 +148,7 @@ def request(plan: Plan, before: OperatorCounts, after: OperatorCounts) -> str:
     parts += [f"decompose {', '.join(plan.decompose)}"] if plan.decompose else []
     parts += [f"input {shaped(name, shape)}" for name, shape in plan.shapes.items()]
     parts += [f"types {','.join(f'{old}={new}' for old, new in plan.types.items())}"] if plan.types else []
+    parts += [f"quantized {plan.quantized}"] if plan.quantized else []
     return ", ".join(parts)
 
 
@@ -181,7 +182,8 @@ def changes(plan: Plan) -> Iterator[str]:
         yield f"  and {count(rest, 'node')} of {len(kinds) - KINDS} more kinds, which --verbose lists"
     if bumped := len(plan.steps) - len(plan.lowered):
         yield f"  {count(bumped, 'node')} unchanged, version updated"
-    if kept := max(plan.kept - done[Action.RETYPE], 0):
+    joined = sum(step.action is Action.QUANTIZE and bool(step.becomes) for step in plan.prepared)
+    if kept := max(plan.kept - done[Action.RETYPE] - joined, 0):
         yield f"  {count(kept, 'node')} unchanged"
 
 
@@ -196,11 +198,23 @@ def wide(plan: Plan, *, verbose: bool) -> Iterator[str]:
         yield f"    and {len(plan.wide) - len(shown)} more, which --verbose lists"
 
 
+def dequantized(plan: Plan, *, verbose: bool) -> Iterator[str]:
+    """Yield which nodes stay between DequantizeLinear and QuantizeLinear, and why."""
+    if not plan.dequantized:
+        return
+    yield f"  {count(len(plan.dequantized), 'node')} between DequantizeLinear and QuantizeLinear as before:"
+    shown = list(plan.dequantized.items())[: None if verbose else SHOWN]
+    yield from (f"    {one_line(f'{node}: {why}')}" for node, why in shown)
+    if len(shown) < len(plan.dequantized):
+        yield f"    and {len(plan.dequantized) - len(shown)} more, which --verbose lists"
+
+
 PREPARED = {
     Action.FOLD: "folded: the outputs follow from shapes and constants",
     Action.INLINE: "replaced by the nodes of a branch",
     Action.UNROLL: "unrolled",
     Action.RETYPE: "computed in another element type",
+    Action.QUANTIZE: "joined to operators on quantized values",
     Action.DROP: "dropped: unused",
 }
 """The steps before planning."""

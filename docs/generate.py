@@ -53,7 +53,7 @@ README = ROOT / "README.md"
 GUIDES = tuple(
     ROOT / "docs" / name
     for name in (
-        *("index.md", "gallery.md", "tutorial.md", "static.md", "types.md", "examples.md"),
+        *("index.md", "gallery.md", "tutorial.md", "static.md", "types.md", "quantized.md", "examples.md"),
         *("reference/python.md", "lift-and-lower.md"),
     )
 ) + tuple(sorted((ROOT / "docs" / "howto").glob("*.md")))

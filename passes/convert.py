@@ -42,6 +42,7 @@ def plan(
     fold: bool = False,
     types: Mapping[str, str] | None = None,
     io_types: bool = False,
+    quantized: str | None = None,
     allow_paths: Collection[str | os.PathLike[str]] = (),
     progress: Progress | None = None,
 ) -> Plan:
@@ -73,6 +74,7 @@ def plan(
             fold=fold,
             types=types,
             io_types=io_types,
+            quantized=quantized,
             allow_paths=allow_paths,
             progress=progress,
         ).plan
@@ -100,6 +102,7 @@ def convert(
     fold: bool = False,
     types: Mapping[str, str] | None = None,
     io_types: bool = False,
+    quantized: str | None = None,
     allow_paths: Collection[str | os.PathLike[str]] = (),
     require_proof: bool = False,
     inputs: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
@@ -143,6 +146,9 @@ def convert(
             that is exact, and a Cast stands where an operator needs the old one. Where narrower floats ({"float":
             "float16"}) are enough is found by running the model, on `inputs` or drawn ones.
         io_types: give inputs and outputs of the model the new types too; by default they keep theirs.
+        quantized: the form of quantized operators. "qdq": QLinearConv, QLinearMatMul and the like become operators of
+            floats between DequantizeLinear and QuantizeLinear. "qoperator": these become QLinearConv and QLinearMatMul
+            where results change by one step of the quantized output at most.
         allow_paths: directories to which links of external data may lead, in addition to the model's own.
         require_proof: raise also if a node or the whole models could not be compared.
         inputs: input values for verification: an .npz file, a test_data_set directory, values by name, or
@@ -179,6 +185,7 @@ def convert(
         fold=fold,
         types=types,
         io_types=io_types,
+        quantized=quantized,
         allow_paths=allow_paths,
         require_proof=require_proof,
         inputs=inputs,

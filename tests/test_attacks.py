@@ -40,6 +40,7 @@ CONVERT = (
         "dims",
         "batch",
         "fold",
+        "quantized",
         "allow_paths",
         "require_proof",
         "input_shapes",

@@ -571,6 +571,7 @@ REQUEST = [
         {"int64": "int32", "bfloat16": "float", "uint8": "float"},
     ),
     (["--types", "int64=int32", "--io-types"], "io_types", True),
+    (["--quantized", "qdq"], "quantized", "qdq"),
 ]
 PROOF = [
     (["--seed", "7"], "seed", 7),
@@ -598,6 +599,7 @@ DEFAULTS = {
     "fold": False,
     "types": None,
     "io_types": False,
+    "quantized": None,
     "verify": True,
     "require_proof": False,
     "inputs": None,

@@ -210,6 +210,8 @@ def test_strings_that_name_operators_are_found() -> None:
         "If",
         "Loop",
         "Scan",
+        "QuantizeLinear",
+        "DequantizeLinear",
         *SEQUENCES,
     ]
 

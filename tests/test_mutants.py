@@ -452,6 +452,13 @@ SUBJECTS = (
         ("uint8[2,3]", "float[]", "uint8[]", "uint8[3,4]", "float[]", "uint8[]", "float[]", "uint8[]"),
         opset=18,
     ),
+    Subject(
+        "QLinearMatMul",
+        "by_floats",
+        {},
+        ("uint8[2,3]", "float[]", "uint8[]", "int8[3,4]", "float[4]", "int8[4]", "float[]", "uint8[]"),
+        opset=18,
+    ),
     Subject("ReduceL2", "root_of_squares", {}, ("float[2,3,4]", ints(1)), opset=18),
     Subject("ReduceL2", "whole_root_of_squares", {"keepdims": 0}, ("int32[2,3,4]", ints(1)), opset=18),
     Subject("ReduceLogSum", "of_sum", {}, ("float[2,3,4]", ints(1)), opset=18),
@@ -555,6 +562,7 @@ SUBJECTS = (
     Subject("Det", "by_terms", {}, ("float[n,3,3]",), opset=18),
     Subject("QLinearConv", "by_sums", {"pads": (1, 0, 0, 1)}, (*CONVOLVED, None), opset=18),
     Subject("QLinearConv", "by_sums_and_bias", {"strides": (1, 2)}, (*CONVOLVED, "int32[3]"), opset=18),
+    Subject("QLinearConv", "by_floats", {"strides": (1, 2)}, (*CONVOLVED, "int32[3]"), opset=18),
     Subject(
         "AveragePool", "by_convolution", {"kernel_shape": (2, 3), "pads": (1, 0, 0, 1)}, ("float[n,2,4,5]",), opset=18
     ),
@@ -1087,6 +1095,7 @@ SURVIVORS = (
         "so large a float is the same with one more; one and a half times an odd number is no whole one either",
     ),
     ("NonZero.compressed", "node/Compress: axis=-1", "of elements in a row, axis -1 is axis 0"),
+    ("QLinearConv.by_floats", "node/DequantizeLinear_2: axis=-1", "the bias is a vector, whose axis -1 is axis 0"),
     ("Compress.gathered_in_a_row", "node/Gather: axis=-1", "of elements in a row, axis -1 is axis 0"),
     ("(Greater.by_rest|Equal.without_difference)", "node/Sub: inputs turned", "no order changes what is not zero"),
     ("(Add.of_matrices|Mul.of_rows)", "node/Concat: inputs turned", "sums and products of two numbers have no order"),

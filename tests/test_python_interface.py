@@ -125,6 +125,8 @@ WRONG_TYPES: list[dict[str, Any]] = [
     {"opset": 9, "assume_opset": "6"},
     {"assume_opset": 0},
     {"opset": 9, "semantics": 3},
+    {"quantized": "QDQ"},
+    {"quantized": True},
     {"opset": 9, "verify": "x"},
     {"opset": 9, "require_proof": "yes"},
     {"opset": 9, "keep_initializers_as_inputs": 1},

@@ -132,7 +132,7 @@ def show(
 ) -> None:
     """Print the request, the rewritten nodes, and all notes; with --verbose each node and the operators."""
     from opshift.cli.operator_counts import remarks, show_operators
-    from opshift.cli.wording import assumptions, changes, request, wide
+    from opshift.cli.wording import assumptions, changes, dequantized, request, wide
 
     for note in result.repairs:
         terminal.say(note)
@@ -145,7 +145,7 @@ def show(
     elif not nothing:
         for line in changes(result.plan):
             terminal.say(line)
-    for line in wide(result.plan, verbose=options.verbose):
+    for line in (*wide(result.plan, verbose=options.verbose), *dequantized(result.plan, verbose=options.verbose)):
         terminal.say(line)
     for line in remarks(after.ir_version, result.left_out, result.notes):
         terminal.say(line)

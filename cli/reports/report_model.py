@@ -294,6 +294,7 @@ def _notes(plan: Plan | None, report: Report | None) -> Iterator[str]:
     if plan:
         yield from wording.assumptions(plan)
         yield from wording.wide(plan, verbose=True)
+        yield from wording.dequantized(plan, verbose=True)
         yield from wording.warnings(plan)
     if report and (none := [name for name, number in report.whole.classes.items() if not number]):
         yield f"Not tested: {', '.join(none)} inputs."

@@ -117,6 +117,7 @@ PREPARED = {
     Action.INLINE: "inlined",
     Action.UNROLL: "unrolled",
     Action.RETYPE: "retyped",
+    Action.QUANTIZE: "joined",
     Action.DROP: "dropped",
 }
 

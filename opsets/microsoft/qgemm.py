@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,11 @@ import numpy as np
 from opshift.opsets.families import steps
 from opshift.opsets.operators import matmulinteger
 from opshift.opsets.registry.dialect import MICROSOFT
-from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.quantized_form import rounds_little
 from opshift.opsets.registry.traits import Trait, Traits
 
 Array = np.ndarray[Any, Any]
@@ -121,6 +122,55 @@ def multiplied_and_added(a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_z
     return op.Cast(total, to=1) * (a_scale * b_scale * alpha)
 
 
+def _of_floats(what: QGemm, operands: Operands) -> Reason | None:
+    if operands[7] is None:
+        return Reason("")
+    known = [None if one is None else one.known for one in (operands[1], operands[4], operands[7])]
+    length = (operands[0] or Facts()).dim(0 if what.transA else 1)
+    factor = np.asarray(what.alpha)
+    if reason := rounds_little([factor, *known], length if isinstance(length, int) else None):
+        return reason
+    sizes = [(operands[place] or Facts()).size for place in (4, 5)]
+    if None in sizes:
+        return Reason("the number of the scales of B is unknown", missing=True)
+    shape = () if operands[6] is None else operands[6].shape
+    if shape is None:
+        return Reason("the rank of C is unknown", missing=True)
+    if operands[6] is not None and sizes[0] != 1 and shape[-1:] != (sizes[0],):
+        return Reason("C is not known to have a column for each scale of B")
+    return _known(what, operands)
+
+
+def _columns(what: QGemm, operands: Operands) -> Mapping[str, Any]:
+    scales, zeros = ((operands[place] or Facts()).size or 1 for place in (4, 5))
+    count = max(scales, zeros)
+    flat, each = ((), ()) if count == 1 else ((-1,), (count,))
+    last = max(((operands[6] or Facts()).rank or 0) - 1, 0)
+    shapes = {"flat": flat, "each": each, "own": () if scales == 1 else (-1,)}
+    return {
+        **vars(what),
+        **{name: Tensor(np.array(to, np.int64)) for name, to in shapes.items()},
+        "columns": 0 if what.transB else 1,
+        "last": last,
+    }
+
+
+@lowering(18, applies_if=_of_floats, bind=_columns, rounds=True, makes_floats=True)
+def by_floats(
+    a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero, alpha: float, transA: int, transB: int,  # noqa: N803
+    columns: int, last: int, flat: Sequence[int], each: Sequence[int], own: Sequence[int],
+):  # fmt: skip
+    """Dequantize, multiply and add floats, and quantize the result."""
+    one = op.Squeeze(a_scale)
+    scales = op.Expand(op.Reshape(b_scale, flat), each)
+    zeros = op.Expand(op.Reshape(b_zero, flat), each)
+    left = op.DequantizeLinear(a, one, op.Squeeze(a_zero))
+    right = meaning.DequantizeLinear(b, scales, zeros, axis=columns)
+    added = meaning.DequantizeLinear(c, op.Mul(op.Reshape(b_scale, own), one), axis=last)
+    y = op.Gemm(left, right, added, alpha=alpha, beta=alpha, transA=transA, transB=transB)
+    return op.QuantizeLinear(y, op.Squeeze(y_scale), op.Squeeze(y_zero))
+
+
 OPERATOR = Operator(
     name="QGemm",
     domain=MICROSOFT,
@@ -128,7 +178,7 @@ OPERATOR = Operator(
     versions=(Version(1),),
     operands=("A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point", "C", "y_scale", "y_zero_point"),
     oracle=oracle,
-    lowerings=(transposed_a, transposed_b, in_steps, multiplied, multiplied_and_added),
+    lowerings=(transposed_a, transposed_b, in_steps, multiplied, multiplied_and_added, by_floats),
     adversarial=steps.steady,
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,

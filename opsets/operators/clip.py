@@ -208,6 +208,17 @@ def looked_up(x, low, high):
     return op.Reshape(y, op.Shape(x), allowzero=1)
 
 
+def clamp(what: Clip, operands: Operands) -> tuple[float, float] | None:
+    """Return the bounds, where they are known."""
+    ends = [-np.inf, np.inf]
+    for place, bound in enumerate(operands[1:]):
+        if bound is not None:
+            if bound.known is None or bound.known.size != 1:
+                return None
+            ends[place] = float(bound.known.item())
+    return (ends[0], ends[1]) if ends[0] <= ends[1] else None
+
+
 OPERATOR = Operator(
     name="Clip",
     meaning=Clip,
@@ -228,5 +239,6 @@ OPERATOR = Operator(
         bounds=("min", "max"),
         flow=Flow.POINTWISE,
         clamped=(0,),
+        clamp=clamp,
     ),
 )

@@ -247,5 +247,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(with_pads, by_matmul, with_channels_last, with_sum, by_patches),
     wider_types=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False, factors=2),
+    traits=Traits(floats=(Trait.SUMS,), equal_dims=convolved, spreads=False, factors=2, quantized="QLinearConv"),
 )

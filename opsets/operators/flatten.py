@@ -12,6 +12,7 @@ from opshift.opsets.families.axes import axis_not_negative, first, product, reso
 from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.quantized_form import moved
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -72,5 +73,5 @@ OPERATOR = Operator(
     shape=shape,
     idle=_idle,
     lowerings=(reshaped,),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True, quantized="Flatten", form=moved("input")),
 )

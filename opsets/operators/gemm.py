@@ -124,5 +124,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(with_zero, product, product_and_sum),
     wider_types=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS,), equal_dims=equal_dims, factors=2),
+    traits=Traits(floats=(Trait.SUMS,), equal_dims=equal_dims, factors=2, quantized="QLinearMatMul"),
 )

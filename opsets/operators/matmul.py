@@ -76,5 +76,11 @@ OPERATOR = plain(
     oracle,
     (by_gemm, by_products),
     wider_types=COMPUTED,
-    traits=Traits(value_range=value_ranges.products_summed, floats=(Trait.SUMS,), equal_dims=matrices, factors=2),
+    traits=Traits(
+        value_range=value_ranges.products_summed,
+        floats=(Trait.SUMS,),
+        equal_dims=matrices,
+        factors=2,
+        quantized="QLinearMatMul",
+    ),
 )

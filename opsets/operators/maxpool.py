@@ -33,6 +33,7 @@ from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.quantized_form import moved
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import ORDERED
 
@@ -368,5 +369,7 @@ OPERATOR = Operator(
         positions_after=True,
         nan_undefined=True,
         heavy=True,
+        quantized="MaxPool",
+        form=moved("X"),
     ),
 )

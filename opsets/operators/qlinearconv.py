@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +11,20 @@ import numpy as np
 
 from opshift.opsets.operators import convinteger, matmulinteger
 from opshift.opsets.operators.matmulinteger import Array
-from opshift.opsets.operators.qlinearmatmul import ends, quantized, requantized
-from opshift.opsets.registry.facts import Facts, constant
-from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.operators.qlinearmatmul import ends, one_each, quantized, requantized
+from opshift.opsets.registry.facts import Facts, Tensor, constant
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import Traits
+from opshift.opsets.registry.quantized_form import (
+    Quantized,
+    QuantizedForm,
+    Read,
+    bias,
+    of_bytes,
+    rounds_little,
+    sums_fit,
+)
+from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
@@ -127,6 +137,49 @@ def by_sums_and_bias(
     return op.Cast(op.Clip(moved, low, high), to=to)
 
 
+def _of_floats(what: QLinearConv, operands: Operands) -> Reason | None:
+    if reason := quantized(operands, (0, 3, 7), (1, 4, 6)) or one_each(operands, (1, 2, 6, 7)):
+        return reason
+    if None in (_of(operands, 4).size, _of(operands, 5).size):
+        return Reason("the number of the kernels' scales or zero points is unknown", missing=True)
+    if not _rank(operands):
+        return Reason("the rank of the image is unknown", missing=True)
+    return rounds_little([_of(operands, place).known for place in (1, 4, 6)], _terms(_of(operands, 3)))
+
+
+def _terms(w: Facts) -> int | None:
+    """Return how many products are added up, if known."""
+    sizes = [size for size in (w.shape or ())[1:] if isinstance(size, int)]
+    return math.prod(sizes) if w.shape is not None and len(sizes) == len(w.shape) - 1 else None
+
+
+def _kernels(what: QLinearConv, operands: Operands) -> Mapping[str, Any]:
+    count = max(_of(operands, 4).size or 1, _of(operands, 5).size or 1)
+    flat, each = ((), ()) if count == 1 else ((-1,), (count,))
+    fields = {name: value for name, value in _bind(what, operands).items() if name in vars(what)}
+    return {**fields, **{name: Tensor(np.array(to, np.int64)) for name, to in (("flat", flat), ("each", each))}}
+
+
+@lowering(18, applies_if=_of_floats, bind=_kernels, rounds=True, makes_floats=True)
+def by_floats(
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b,
+    auto_pad: str, dilations: Sequence[int], group: int, kernel_shape: Sequence[int], pads: Sequence[int],
+    strides: Sequence[int], flat: Sequence[int], each: Sequence[int],
+):  # fmt: skip
+    """Dequantize, convolve floats, and quantize the result."""
+    one = op.Squeeze(x_scale)
+    scales = op.Expand(op.Reshape(w_scale, flat), each)
+    zeros = op.Expand(op.Reshape(w_zero, flat), each)
+    image = op.DequantizeLinear(x, one, op.Squeeze(x_zero))
+    kernels = meaning.DequantizeLinear(w, scales, zeros, axis=0)
+    bias = meaning.DequantizeLinear(b, op.Mul(scales, one), axis=0)
+    y = op.Conv(
+        image, kernels, bias, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
+        pads=pads, strides=strides,
+    )  # fmt: skip
+    return op.QuantizeLinear(y, op.Squeeze(y_scale), op.Squeeze(y_zero))
+
+
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Draw scales above zero, as for QLinearMatMul, and a bias far from the ends of its type."""
     scales = {
@@ -138,6 +191,22 @@ def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[s
     return {**matmulinteger.adversarial(rng, feeds), **scales, **bias}
 
 
+def _why_not(what: Any, read: Sequence[Read], made: Quantized) -> Reason | None:
+    x, w, *rest = read
+    if reason := of_bytes((x, w), made):
+        return reason
+    assert isinstance(w, Quantized)
+    if w.scale.size > 1 and w.axis:
+        return Reason("the kernels have scales along another axis than that of the kernels")
+    # As in onnxruntime 1.32.0, which takes equal ones for all kernels only.
+    if (w.zero != w.zero.flat[0]).any():
+        return Reason("the kernels have different zero points")
+    added = bias(rest[0] if rest else None, x, w)
+    if isinstance(added, Reason):
+        return added
+    return sums_fit((x, w), made, _terms(w.data), added)
+
+
 _QUANTIZED = ("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point")
 
 OPERATOR = Operator(
@@ -147,8 +216,14 @@ OPERATOR = Operator(
     operands=(*_QUANTIZED, "B"),
     oracle=oracle,
     normal=normal,
-    lowerings=(by_sums, by_sums_and_bias),
+    lowerings=(by_sums, by_sums_and_bias, by_floats),
     adversarial=adversarial,
     nan_defined=lambda what, operands: False,
-    traits=Traits(unwritten=(0, 3), byte_factors=(0, 3), scales=(1, 4, 6)),
+    traits=Traits(
+        floats=(Trait.QUANTIZES,),
+        unwritten=(0, 3),
+        byte_factors=(0, 3),
+        scales=(1, 4, 6),
+        form=QuantizedForm(("x", "w", "B"), "y", _why_not),
+    ),
 )

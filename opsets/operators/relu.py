@@ -14,5 +14,10 @@ OPERATOR = plain(
     # Relu-14: "y = max(0, x)".
     lambda x: np.maximum(x, np.array(0, x.dtype)),
     wider_types=ORDERED,
-    traits=Traits(value_range=value_ranges.rectified, floats=(Trait.SELECTS,), flow=Flow.POINTWISE),
+    traits=Traits(
+        value_range=value_ranges.rectified,
+        floats=(Trait.SELECTS,),
+        flow=Flow.POINTWISE,
+        clamp=lambda meaning, operands: (0.0, np.inf),
+    ),
 )

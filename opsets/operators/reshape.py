@@ -16,6 +16,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Dim, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.quantized_form import moved
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs
 from opshift.opsets.registry.traits import Trait, Traits, Undefined
 
@@ -186,6 +187,8 @@ OPERATOR = Operator(
     neutral=lambda what, operands: 0,
     lowerings=(scattered, scattered_after_inference, padded),
     traits=Traits(
+        quantized="Reshape",
+        form=moved("data"),
         floats=(Trait.MOVES,),
         counts=(1,),
         moved=(0,),

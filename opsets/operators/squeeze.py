@@ -11,6 +11,7 @@ from opshift.opsets.families.axes import END, axes_operand, first, fixed, one_fr
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.quantized_form import moved
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs
 from opshift.opsets.registry.traits import Trait, Traits
 
@@ -76,5 +77,13 @@ OPERATOR = Operator(
     moves_data=True,
     idle=lambda meaning, operands: operands[1] is None and first(operands).rank == 0,
     lowerings=(reshaped, reshaped_to_known),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), equal_dims=equal_dims, spreads=False, all_elements=True),
+    traits=Traits(
+        floats=(Trait.MOVES,),
+        moved=(0,),
+        equal_dims=equal_dims,
+        spreads=False,
+        all_elements=True,
+        quantized="Squeeze",
+        form=moved("data"),
+    ),
 )

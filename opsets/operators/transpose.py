@@ -13,6 +13,7 @@ from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
+from opshift.opsets.registry.quantized_form import moved
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -62,5 +63,5 @@ OPERATOR = Operator(
     lowerings=(by_places,),
     idle=lambda meaning, operands: meaning.perm is not None and list(meaning.perm) == sorted(meaning.perm),
     weight=3.0,
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True, quantized="Transpose", form=moved("data")),
 )

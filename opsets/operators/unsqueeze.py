@@ -11,6 +11,7 @@ from opshift.opsets.families.axes import END, axes_operand, first, fixed, one_fr
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain
+from opshift.opsets.registry.quantized_form import moved
 from opshift.opsets.registry.traits import Trait, Traits
 
 
@@ -67,5 +68,5 @@ OPERATOR = Operator(
     moves_data=True,
     idle=lambda meaning, operands: operands[1] is not None and operands[1].size == 0,
     lowerings=(reshaped, reshaped_to_known),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True, quantized="Unsqueeze", form=moved("data")),
 )

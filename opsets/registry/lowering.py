@@ -173,6 +173,11 @@ class Lowering:
         return (self.body.__doc__ or "").strip().split("\n")[0]
 
     @functools.cached_property
+    def dequantizes(self) -> bool:
+        """Whether the body computes with floats between DequantizeLinear and QuantizeLinear, as QDQ models do."""
+        return {"DequantizeLinear", "QuantizeLinear"} <= {call.name for call in self.read.calls}
+
+    @functools.cached_property
     def function(self) -> onnx.FunctionProto:
         """The body as a function: compiled already, or on first use."""
         return compiled(self.body, self.opset) or self.compile()

@@ -1,4 +1,4 @@
-"""Names of the operators that opshift itself writes into any model, or that hold the graphs of one."""
+"""Names of the operators that opshift itself writes into any model, or that hold the graphs of one or mark values."""
 
 CONSTANT = "Constant"
 IDENTITY = "Identity"
@@ -6,6 +6,8 @@ CAST = "Cast"
 IF = "If"
 LOOP = "Loop"
 SCAN = "Scan"
+QUANTIZE = "QuantizeLinear"
+DEQUANTIZE = "DequantizeLinear"
 
 SEQUENCES = (
     "ConcatFromSequence",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opshift.opsets.registry.inner_sums import InnerSum
+from opshift.opsets.registry.quantized_form import QuantizedForm
 from opshift.opsets.registry.shape_hints import EqualDims, NodeShapes
 from opshift.opsets.registry.value_ranges import Rule
 
@@ -335,6 +336,13 @@ class Traits:
     """Whether onnxruntime 1.32.0 computes nodes of these attributes wrongly."""
     scales: tuple[int, ...] = ()
     """Of an operator that quantizes: the scales of its inputs, then the one that they are divided by."""
+    quantized: str = ""
+    """The operator on quantized values that computes it between DequantizeLinear and QuantizeLinear."""
+    form: QuantizedForm | None = None
+    """Of such an operator: how it computes what one of floats does."""
+    clamp: Callable[[Any, Any], tuple[float, float] | None] | None = None
+    """Between which numbers it brings its first operand, by its meaning and the facts about its operands, where these
+    are known; it changes nothing else."""
     marks_quantization: bool = False
     """Whether runtimes look for it around a node, which they compute in integers then: it is not folded."""
     reads_packed: Callable[[Mapping[str, Any]], bool] | None = None

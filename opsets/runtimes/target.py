@@ -124,13 +124,15 @@ class Legality:
     """The legal nodes of the result: those of one opset, without some operators, as a runtime supports them.
 
     `decompose` holds operators that are to go: `Hardmax`, `com.microsoft::Gelu`, or `com.microsoft` for all of that
-    domain. With `runnable`, a node must have a kernel in the installed onnxruntime too.
+    domain. With `runnable`, a node must have a kernel in the installed onnxruntime too. With `dequantized`, operators
+    of quantized values become floats between DequantizeLinear and QuantizeLinear where they are decomposed.
     """
 
     opset: int
     decompose: frozenset[str] = frozenset()
     target: Target | None = None
     runnable: bool = False
+    dequantized: bool = False
     types: Set[int] | None = None
     """The element types that values of the model can have; None if unknown."""
 

@@ -17,6 +17,10 @@ EFFORTS = {"quick": 1 / 3, "normal": 1.0, "thorough": 10.0}
 """By what each effort multiplies the CPU time of a verification."""
 
 
+QUANTIZED = ("qoperator", "qdq")
+"""The forms of quantized operators: one operator of integers, or floats between DequantizeLinear and QuantizeLinear."""
+
+
 def check_types(asked: Mapping[str, Any]) -> None:
     """Raise UsageError, with a sentence, for an argument of `convert` that is of another type than it can be."""
     for name in ("decompose", "assume", "allow", "allow_paths"):
@@ -32,6 +36,9 @@ def check_types(asked: Mapping[str, Any]) -> None:
     semantics = asked.get("semantics", "runtime")
     if not _is_one_of(semantics, ("runtime", "spec")):
         raise UsageError(f"semantics is 'runtime' or 'spec', not {_shown(semantics)}.")
+    quantized = asked.get("quantized")
+    if quantized is not None and not _is_one_of(quantized, QUANTIZED):
+        raise UsageError(f"quantized is 'qoperator' or 'qdq', not {_shown(quantized)}.")
     check_progress(asked.get("progress"))
     check_inputs(asked.get("input_shapes"), asked.get("inputs"))
     _check_sizes(asked.get("dims"), asked.get("batch"))

@@ -46,6 +46,7 @@ class Options:
     fold: bool = False
     types: Mapping[str, str] | None = None
     io_types: bool = False
+    quantized: str | None = None
     allow_paths: Collection[str | os.PathLike[str]] = ()
     require_proof: bool = False
     inputs: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
@@ -68,10 +69,10 @@ class Options:
         check_effort(self.effort, self.max_time)
         wanted = self.opset, self.target, self.ir_version, self.batch, self.assume_opset
         asked = self.decompose or self.optimize or self.input_shapes or self.dims or self.fold or self.types
-        if all(one is None for one in wanted) and not asked:
+        if all(one is None for one in wanted) and not (asked or self.quantized):
             raise UsageError(
                 "Nothing was requested: give an opset, operators to decompose, a target, an ir_version, shapes of "
-                "inputs, element types, or fold."
+                "inputs, element types, a form of quantized operators, or fold."
             )
         if unknown := sorted(set(self.assume) - {*ACCEPTED}):
             raise UsageError(f"There is no assumption {unknown[0]!r}; there are {', '.join(sorted(ACCEPTED))}.")

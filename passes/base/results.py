@@ -122,6 +122,8 @@ class Action(enum.StrEnum):
     """It becomes the nodes of its body, once for each iteration."""
     RETYPE = "retype"
     """It computes in another element type."""
+    QUANTIZE = "quantize"
+    """It becomes an operator on quantized values, together with the nodes behind it up to QuantizeLinear."""
 
 
 class Step(NamedTuple):
@@ -276,11 +278,15 @@ class Plan:
     shapes: Mapping[str, tuple[int | str | None, ...]] = dataclasses.field(default_factory=dict)
     """The shapes of the inputs that are fixed, wholly or partly: a number, a symbol, or None for each dim."""
     prepared: tuple[Step, ...] = ()
-    """What happens before the nodes are planned: nodes that are folded, dropped, inlined, unrolled or retyped."""
+    """What happens before the nodes are planned: they are folded, dropped, inlined, unrolled, retyped or joined."""
     types: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The new element types of values, inputs or outputs, by the old ones, if any change."""
     wide: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Why nodes keep a type of floats that becomes a narrower one elsewhere, by their paths."""
+    quantized: str = ""
+    """The form of quantized operators that is asked for: `qoperator`, `qdq` or none."""
+    dequantized: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Why nodes stay between DequantizeLinear and QuantizeLinear against what `quantized` asks for, by their paths."""
     rewrites: Callable[[], tuple[RewriteGroup, ...]] = dataclasses.field(default=tuple, compare=False, repr=False)
     """Finds out `kinds`."""
 
@@ -315,7 +321,7 @@ class Plan:
     @property
     def nothing_to_do(self) -> bool:
         """Whether the model already satisfies the target."""
-        prepared = self.shapes or self.prepared or self.types
+        prepared = self.shapes or self.prepared or self.types or self.dequantized
         return self.possible and not self.steps and not prepared and self.source_opset == self.target_opset
 
     def to_json(self) -> dict[str, Any]:
@@ -330,6 +336,8 @@ class Plan:
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
             "types": dict(self.types),
             "wide": dict(self.wide),
+            "quantized": self.quantized,
+            "dequantized": dict(self.dequantized),
             "prepared": [step._asdict() for step in self.prepared],
             "kept": self.kept,
             "steps": [step._asdict() for step in self.steps],

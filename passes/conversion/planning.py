@@ -58,7 +58,8 @@ def plan_nearest(request: Request, options: Options) -> tuple[Request, Planned]:
     request, planned = _first_possible(request, options.progress, options.timeout)
     if request.legality.target is not None and not planned.plan.possible:
         request, planned = _with_other_types(request, planned, options)
-    planned = dataclasses.replace(planned, plan=_with_preparation(planned.plan, request.prepared))
+    made = dataclasses.replace(_with_preparation(planned.plan, request.prepared), quantized=options.quantized or "")
+    planned = dataclasses.replace(planned, plan=made)
     if not planned.plan.possible:
         raise refused(without_checks(request), planned.plan, _cured(request, planned.plan, options))
     return request, planned
@@ -203,6 +204,7 @@ def _with_preparation(plan: Plan, prepared: Prepared) -> Plan:
         shapes=prepared.shapes,
         types=prepared.types,
         wide=prepared.wide,
+        dequantized=prepared.dequantized,
         prepared=prepared.steps,
         refusals=refusals,
     )

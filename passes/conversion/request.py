@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.registry.schema import default_domain, schema_at
 from opshift.opsets.registry.structural import IF, LOOP, SCAN, SEQUENCES
 from opshift.opsets.runtimes import kernels
@@ -22,7 +23,7 @@ from opshift.passes.base.results import FITS, TENSOR_OUTPUT, Plan, Refusal
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
 from opshift.passes.conversion.narrow_floats import MeasuredIslands
 from opshift.passes.conversion.plan_cache import PlanCache
-from opshift.passes.graph.traversal import graph_views
+from opshift.passes.graph.traversal import graph_views, graphs
 from opshift.passes.io import external_data as external
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import Source, load
@@ -129,8 +130,10 @@ def request_of(source: Source, profile: Target | None, options: Options, known: 
         loaded = profile.ir_version
         if ir_version is not None and loaded and not loaded[0] <= ir_version <= loaded[1]:
             raise UsageError(f"{profile.name} does not load ir_version {ir_version}, only {loaded[0]} to {loaded[1]}.")
+    dequantized = options.quantized == "qdq"
+    decomposed = options.decomposed | (frozenset(_quantized(source.model)) if dequantized else frozenset())
     goal = Goal(
-        Legality(own if opset is None else opset, options.decomposed, profile),
+        Legality(own if opset is None else opset, decomposed, profile, dequantized=dequantized),
         options.semantics,
         frozenset(options.assume) - {TENSOR_OUTPUT, FITS},
         runnable=profile is None and kernels.installed(),
@@ -139,6 +142,15 @@ def request_of(source: Source, profile: Target | None, options: Options, known: 
     prepared = prepare_model(source, goal.legality, options, known)
     changes = type_changes(source.model, profile, options)
     return Request(source, prepared, goal, ir_version, options.keep_initializers_as_inputs, others, known, changes)
+
+
+def _quantized(model: onnx.ModelProto) -> Iterator[str]:
+    """Yield the operators of a model that can become floats between DequantizeLinear and QuantizeLinear."""
+    held = {(default_domain(node.domain), node.op_type) for body in graphs(model) for node in body.node}
+    for domain, name in held:
+        operator = operator_for(domain, name)
+        if operator is not None and any(lowering.dequantizes for lowering in operator.lowerings):
+            yield f"{domain}::{name}" if domain else name
 
 
 def _changed(source: Source, model: onnx.ModelProto, notes: tuple[str, ...]) -> Source:
@@ -158,6 +170,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
     narrow = frozenset(() if source.model.training_info else lacking(source.model, legality.opset))
     own = default_opset(source.model.opset_import) or 1
     missing = frozenset(() if source.model.training_info else _missing(legality, held, own))
+    runnable = target is None and kernels.installed()
     asked = Preparation(
         sizes=sizes,
         fold=options.fold or bool(sizes) or needed or bool(missing),
@@ -167,9 +180,10 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         missing=missing & held if source.bodies else missing,
         types=Types(type_changes(source.model, target, options), options.io_types, FITS in options.assume),
         constants=frozenset() if target is None else target.constant_dtypes,
-        runnable=target is None and kernels.installed(),
+        runnable=runnable,
         narrow=narrow,
         opset=legality.opset if narrow else 0,
+        quantized=dataclasses.replace(legality, runnable=runnable) if options.quantized == "qoperator" else None,
     )
     found = known.prepared(asked, lambda: _prepared(source, asked, options))
     found = dataclasses.replace(found, folds=asked.fold)

@@ -17,7 +17,7 @@ from opshift.passes.analysis.departures import bound_of
 from opshift.passes.base import limits
 from opshift.passes.base.errors import VerificationError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import APPROXIMATE, FITS, TENSOR_OUTPUT, Check, Report, Verdict
+from opshift.passes.base.results import APPROXIMATE, FITS, TENSOR_OUTPUT, Action, Check, Report, Verdict
 from opshift.passes.conversion.request import Request, report_stage
 from opshift.passes.conversion.result import Result
 from opshift.passes.io import external_data as external
@@ -117,6 +117,7 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
     if FITS in options.assume and options.inputs is None:
         original, rewritten = (with_small_integers(one, _integers(request)) for one in (original, rewritten))
     widened = any(old in FLOATS and new in FLOATS for old, new in request.changes.items())
+    quantized = any(step.action is Action.QUANTIZE for step in plan.prepared)
     narrow = [new for old, new in request.changes.items() if is_narrower(old, new) and type_name(old) in plan.types]
     report = verify(
         original,
@@ -124,8 +125,8 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
         pairs=pairs,
         whole=options.verify != "nodes" and not narrow,
         semantics=options.semantics,
-        # In a wider type nothing is rounded on the way, which the original's kernels do.
-        exact=all(pair.exact for pair in pairs) and not widened,
+        # In a wider type nothing is rounded on the way, which the original's kernels do, nor in sums of integers.
+        exact=all(pair.exact for pair in pairs) and not widened and not quantized,
         drift=True,
         original_dir=None if again else original_dir,
         rewritten_dir=folder,

@@ -106,7 +106,7 @@ class Deriver:
         self._failed: dict[Any, list[Failure]] = {}
         self._costs: dict[Any, float] = {}
         self._native = NativeNodes(legality, optimize)
-        self._specialiser = Specialiser(semantics)
+        self._specialiser = Specialiser(semantics, dequantized=legality.dequantized)
         self._freer: dict[frozenset[str], Deriver] = {}
 
     def lift(self, node: Node) -> Lifted | Reason:
@@ -260,8 +260,10 @@ class Deriver:
     def _candidate_groups(self, lifted: Lifted) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
         """Yield groups of ways, each of which is only for what none before it can express.
 
-        The first are those that are taken for their speed whatever others cost.
+        The first are those that are taken for their form, or for their speed, whatever others cost.
         """
+        if self.legality.dequantized:
+            yield _bodies(lifted, (one for one in lifted.operator.lowerings if one.dequantizes))
         faster: tuple[Lowering, ...] = ()
         if self.optimize and not lifted.operator.domain:
             # Of no use without measured costs, and not loaded then.

@@ -10,6 +10,7 @@ import onnx
 from opshift.opsets.registry.facts import Dim, Facts
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.structural import LOOP, SEQUENCES
+from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.known_values import (
     ContradictionError,
     Evaluate,
@@ -37,6 +38,7 @@ from opshift.passes.rewrite.fixed_shapes import (
 )
 from opshift.passes.rewrite.float_islands import Change, Islands, UnmeasuredError
 from opshift.passes.rewrite.folding import fold, foldable, is_any_unused, may_fold
+from opshift.passes.rewrite.quantized_operators import Joined, join
 from opshift.passes.rewrite.sequences import without_sequences
 from opshift.passes.rewrite.type_choice import Types
 from opshift.passes.rewrite.wide_constants import Whole, Widened, widen
@@ -60,6 +62,7 @@ class Preparation:
         runnable: whether nodes keep a type for which the installed onnxruntime has a kernel.
         narrow: the element types of constants that the opset lacks.
         opset: which that is.
+        quantized: the target, if DequantizeLinear, an operator and QuantizeLinear become one on quantized values.
     """
 
     sizes: Sizes = field(default_factory=Sizes)
@@ -72,11 +75,17 @@ class Preparation:
     runnable: bool = False
     narrow: frozenset[int] = frozenset()
     opset: int = 0
+    quantized: Legality | None = None
 
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""
         return (
-            bool(self.sizes) or self.fold or bool(self.static) or bool(self.missing) or bool(self.types or self.narrow)
+            bool(self.sizes)
+            or self.fold
+            or bool(self.static)
+            or bool(self.missing)
+            or bool(self.types or self.narrow)
+            or self.quantized is not None
         )
 
 
@@ -96,6 +105,8 @@ class Prepared:
     """Why nodes keep a wider type of floats, by their paths."""
     folds: bool = False
     """Whether constants are folded, also in what lowerings write."""
+    dequantized: Mapping[str, str] = field(default_factory=dict)
+    """Why nodes stay between DequantizeLinear and QuantizeLinear, by their paths."""
     kept: Mapping[str, Reason] = field(default_factory=dict)
     """Why each If, Loop and Scan stays that the target lacks, by their paths."""
 
@@ -116,7 +127,7 @@ def prepare(
     Raises:
         UsageError: the sizes do not fit the model, or it has training information.
     """
-    needed = asked.sizes or asked.static or asked.tidy or asked.types or asked.narrow
+    needed = asked.sizes or asked.static or asked.tidy or asked.types or asked.narrow or asked.quantized
     if not asked or not (needed or may_fold(model, asked.missing)):
         return Prepared(model)
     if model.training_info:
@@ -137,6 +148,8 @@ def prepare(
         steps += fold(work, values, asked.constants)
     if asked.sizes:
         write_values(work, values)
+    joined = _joined(work, asked, shown, evaluate)
+    steps += joined.steps
     types: Mapping[str, str] = {}
     retyped = Retyped()
     if asked.types:
@@ -149,13 +162,24 @@ def prepare(
     steps += widened.steps
     refusals = tuple(_open(work, values, found, asked.static)) if asked.static else ()
     if not steps and not changed and not types:
-        return Prepared(model, refusals=refusals, wide=retyped.wide, kept=kept)
-    count = len(model.functions) - len(work.functions)
-    notes: tuple[str, ...] = (
-        (f"{count} {'function was' if count == 1 else 'functions were'} inlined to be folded.",) if count else ()
+        return Prepared(model, refusals=refusals, wide=retyped.wide, kept=kept, dequantized=joined.kept)
+    notes = (*_inlined(len(model.functions) - len(work.functions)), *widened.notes)
+    return Prepared(
+        work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide, kept=kept, dequantized=joined.kept
     )
-    notes += widened.notes
-    return Prepared(work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide, kept=kept)
+
+
+def _joined(work: onnx.ModelProto, asked: Preparation, shown: Shown, evaluate: Evaluate | None) -> Joined:
+    """Write operators on quantized values, in place, if that is asked for."""
+    if asked.quantized is None:
+        return Joined((), {})
+    return join(work, known_values(shown(work), evaluate), asked.quantized)
+
+
+def _inlined(count: int) -> Iterator[str]:
+    """Yield a note if there are so many functions less."""
+    if count:
+        yield f"{count} {'function was' if count == 1 else 'functions were'} inlined to be folded."
 
 
 def _without_missing(

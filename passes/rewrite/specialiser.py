@@ -50,9 +50,10 @@ class Specialised:
 class Specialiser:
     """Specialises bodies, and remembers the nodes that it has seen: bodies have much in common."""
 
-    def __init__(self, semantics: str = "runtime") -> None:
-        """Lift nodes with these semantics."""
+    def __init__(self, semantics: str = "runtime", *, dequantized: bool = False) -> None:
+        """Lift nodes with these semantics; what is `dequantized` is not computed, and constants stay narrow."""
         self.semantics = semantics
+        self._dequantized = dequantized
         self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, int | None]] = {}
 
     def lift(self, node: Node) -> Lifted | Reason:
@@ -115,8 +116,9 @@ class Specialiser:
             since = schema.since_version if schema else 1
             node = Node(call.domain, name, since, attributes, inputs, (True,) * outputs)
             inferred = infer(node)
-            packs = traits(name, call.domain).reads_packed
-            if packs and packs(attributes) and not isinstance(inferred, Reason):
+            own = traits(name, call.domain)
+            packed = own.reads_packed and own.reads_packed(attributes)
+            if (packed or (self._dequantized and own.marks_quantization)) and not isinstance(inferred, Reason):
                 inferred = tuple(Facts(facts.dtype, facts.shape) for facts in inferred)
             self._seen[key] = node, inferred, None if isinstance(inferred, Reason) else self._idle(node, inferred)
         return self._seen[key]

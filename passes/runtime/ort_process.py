@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from opshift.passes.base.errors import UsageError
@@ -67,15 +67,22 @@ class Worker:
                 raise
 
     def open(
-        self, model: str | bytes | list[Part], folder: str | None, optimised: bool, limits: Limits
+        self,
+        model: str | bytes | list[Part],
+        folder: str | None,
+        optimised: bool,
+        settings: Mapping[str, str],
+        limits: Limits,
     ) -> tuple[int, list[str], float]:
         """Open a model, and return its key, the names of its outputs, and the CPU seconds that it took.
+
+        `settings` are those of the session beside the level of optimisation.
 
         Raises:
             RejectedError: onnxruntime does not load it.
         """
         key, before = next(self._numbers), self.seconds
-        outputs = self._answer(self._send("open", key, model, folder, optimised, limits.results), limits)
+        outputs = self._answer(self._send("open", key, model, folder, optimised, limits.results, settings), limits)
         return key, outputs, self.seconds - before
 
     def run(

@@ -9,10 +9,21 @@ import onnx
 from google.protobuf.message import EncodeError
 
 from opshift.opsets.native import onnx_process
+from opshift.opsets.registry.node_traits import traits_of
+from opshift.opsets.runtimes import kernels
 from opshift.passes.base.limits import Limits
 from opshift.passes.graph import traversal
 from opshift.passes.io import external_data, serialization
-from opshift.passes.runtime.ort_models import Feeds, RejectedError, RejectionKind, Runnable, name, runtime, time_is_over
+from opshift.passes.runtime.ort_models import (
+    Feeds,
+    RejectedError,
+    RejectionKind,
+    Runnable,
+    name,
+    nodes,
+    runtime,
+    time_is_over,
+)
 from opshift.passes.runtime.ort_process import worker
 from opshift.passes.runtime.ort_worker import Part
 
@@ -27,6 +38,14 @@ def _fits(model: onnx.ModelProto) -> bool:
     except onnx.shape_inference.InferenceError:
         return False
     return True
+
+
+_UNFUSED = {"session.disable_quant_qdq": "1"}
+
+
+def _cuts_where_fused(model: onnx.ModelProto) -> bool:
+    """Return whether onnxruntime may cut sums of bytes of both signs where it fuses the floats of a QDQ model."""
+    return any(traits_of(node).marks_quantization for node in nodes(model)) and kernels.cuts_sums_of_bytes()
 
 
 class Session:
@@ -71,7 +90,8 @@ class Session:
                 # onnxruntime would look for them in the working directory.
                 raise RejectedError("the model has external data, and its folder is unknown")
         try:
-            self._key, outputs, self.opening = self._worker.open(model, folder, self._optimised, self._limits)
+            settings = _UNFUSED if self._optimised and _cuts_where_fused(source.proto) else {}
+            self._key, outputs, self.opening = self._worker.open(model, folder, self._optimised, settings, self._limits)
         except RejectedError as error:
             if any(text in str(error) for text in _UNFIT) and _fits(source.proto):
                 raise RejectedError(

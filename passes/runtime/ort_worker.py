@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import ml_dtypes
@@ -66,7 +67,12 @@ class _Model:
     """A session with one thread, graph optimisations all on or all off."""
 
     def __init__(
-        self, model: str | bytes | list[Part], folder: str | None, optimised: bool, results: int | None = None
+        self,
+        model: str | bytes | list[Part],
+        folder: str | None,
+        optimised: bool,
+        results: int | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         import onnxruntime  # once the limits are set
 
@@ -80,6 +86,8 @@ class _Model:
         options.log_severity_level = 4
         # By default a product with weights of 4 or 8 bits may round what it is multiplied with to 8 bits as well.
         options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+        for name, value in settings.items():
+            options.add_session_config_entry(name, value)
         if folder is not None:
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         given = _joined(model) if isinstance(model, list) else model

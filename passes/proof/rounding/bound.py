@@ -263,8 +263,8 @@ def half_the_digits(value: Any) -> float:
 
 
 def with_kernels(bound: Bound, value: Any) -> Bound:
-    """Return the bound of what an oracle computed for what a kernel computes."""
-    if bound.graded is None:
+    """Return the bound of what an oracle computed for what a kernel computes; integers have no digits to lose."""
+    if bound.graded is None or not is_float(value.dtype):
         return bound.plus(rounded(value).slack)
     size = np.abs(np.nan_to_num(value.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0))
     return bound.plus(rounded(value).slack, FACTOR * _unit(value, size))
