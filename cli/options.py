@@ -188,8 +188,8 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         type=names,
         action="extend",
         default=[],
-        help="operators to replace by others: Hardmax,ArgMax, or com.microsoft::FastGelu, or all of a domain: "
-        "com.microsoft (default: none)",
+        help="operators to replace by others: Hardmax,ArgMax, or all of a domain: com.microsoft; and functions of the "
+        "model to inline, by name or domain (default: none)",
     )
     group.add_argument(
         "--target", metavar="NAME|FILE", help="a runtime profile, from `opshift targets` or a TOML file (default: none)"
@@ -420,7 +420,6 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
             f"NAME:1,3,224, --types OLD=NEW, --fold or --optimize; `opshift inspect {model}` shows the opsets it can "
             "be converted to."
         )
-    check_operators(options.decompose)
     if options.target is not None:
         check_target(options.target)
     return {
@@ -469,26 +468,6 @@ def dims(options: argparse.Namespace) -> dict[str, int] | None:
         if sizes.setdefault(name, size) != size:
             raise UsageError(f"--dim gives {name!r} two sizes, {sizes[name]} and {size}; keep one.")
     return sizes or None
-
-
-def check_operators(asked: Iterable[str]) -> None:
-    """Raise for an operator unknown to opshift and ONNX; the engine checks domains, and names with one."""
-    bare = [name for name in asked if "::" not in name and "." not in name]
-    if not bare:
-        return
-    import onnx.defs
-
-    from opshift.opsets.registry import dialect
-    from opshift.opsets.registry.operator import known_operators
-
-    known = {operator.name for operator in known_operators()} | {s.name for s in onnx.defs.get_all_schemas()}
-    for name in bare:
-        if name not in known and name in dialect.operators(dialect.MICROSOFT):
-            raise UsageError(f"ONNX has no operator {name!r}, and onnxruntime has: {dialect.MICROSOFT}::{name}.")
-        if name not in known:
-            raise UsageError(
-                f"there is no operator {name!r}{did_you_mean(name, known)} `opshift ops` lists those known."
-            )
 
 
 def check_target(asked: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from opshift.opsets.registry.operator import ML
 from opshift.opsets.registry.schema import default_domain, schema_at
 from opshift.opsets.registry.structural import IF, LOOP, SCAN, SEQUENCES
 from opshift.opsets.runtimes import kernels
@@ -32,7 +33,7 @@ from opshift.passes.rewrite.opset_imports import (
 from opshift.passes.rewrite.planner import Goal
 from opshift.passes.rewrite.prepare import Preparation, Prepared, Shown, prepare, retype
 from opshift.passes.rewrite.target_types import interface_refusals, types_at, types_for
-from opshift.passes.rewrite.tensor_output import with_tensors
+from opshift.passes.rewrite.tensor_output import ZIP_MAP, with_tensors
 from opshift.passes.rewrite.type_choice import Types
 from opshift.passes.rewrite.wide_constants import lacking
 from opshift.passes.runtime.constant_nodes import ConstantNodes
@@ -89,7 +90,9 @@ def read_request(model: Model, options: Options) -> Request:
     """
     profile = options.check()
     report_stage(options.progress, "load")
-    return request_of(read_source(model, options), profile, options, PlanCache())
+    source = read_source(model, options)
+    options.check_operators(source.model.functions)
+    return request_of(source, profile, options, PlanCache())
 
 
 def read_source(model: Model, options: Options) -> Source:
@@ -143,7 +146,10 @@ def _with_tensors(source: Source, options: Options) -> Source:
     if not notes:
         return source
     repairs = (*source.repairs, *notes)
-    return dataclasses.replace(source, model=model, repairs=repairs, bodies=(), static=None, inferred=None)
+    replaced = frozenset({f"{ML}::{ZIP_MAP}"})
+    return dataclasses.replace(
+        source, model=model, repairs=repairs, bodies=(), static=None, inferred=None, replaced=replaced
+    )
 
 
 def prepare_model(source: Source, legality: Legality, options: Options, known: PlanCache) -> Prepared:
@@ -165,6 +171,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         constants=frozenset() if target is None else target.constant_dtypes,
         runnable=target is None and kernels.installed(),
         narrow=narrow,
+        inline=(target is not None and not target.functions) or options.names_any(source.model.functions),
         opset=legality.opset if narrow else 0,
     )
     found = known.prepared(asked, lambda: _prepared(source, asked, options))

@@ -60,6 +60,7 @@ class Preparation:
         runnable: whether nodes keep a type for which the installed onnxruntime has a kernel.
         narrow: the element types of constants that the opset lacks.
         opset: which that is.
+        inline: whether functions are inlined, since the target loads none, or since they are to be decomposed.
     """
 
     sizes: Sizes = field(default_factory=Sizes)
@@ -72,6 +73,7 @@ class Preparation:
     runnable: bool = False
     narrow: frozenset[int] = frozenset()
     opset: int = 0
+    inline: bool = False
 
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""
@@ -116,8 +118,9 @@ def prepare(
     Raises:
         UsageError: the sizes do not fit the model, or it has training information.
     """
+    inline = asked.inline and bool(model.functions)
     needed = asked.sizes or asked.static or asked.tidy or asked.types or asked.narrow
-    if not asked or not (needed or may_fold(model, asked.missing)):
+    if not inline and not (asked and (needed or may_fold(model, asked.missing))):
         return Prepared(model)
     if model.training_info:
         raise UsageError("The model has training information, which is for its own shapes and nodes: remove it first.")
@@ -148,14 +151,18 @@ def prepare(
     widened = widen(work, asked.narrow, asked.opset, whole) if asked.narrow else Widened()
     steps += widened.steps
     refusals = tuple(_open(work, values, found, asked.static)) if asked.static else ()
-    if not steps and not changed and not types:
-        return Prepared(model, refusals=refusals, wide=retyped.wide, kept=kept)
     count = len(model.functions) - len(work.functions)
-    notes: tuple[str, ...] = (
-        (f"{count} {'function was' if count == 1 else 'functions were'} inlined to be folded.",) if count else ()
-    )
-    notes += widened.notes
+    if not steps and not changed and not types and not (inline and count):
+        return Prepared(model, refusals=refusals, wide=retyped.wide, kept=kept)
+    notes = (*_of_functions(count, inline), *widened.notes)
     return Prepared(work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide, kept=kept)
+
+
+def _of_functions(count: int, asked: bool) -> Iterator[str]:
+    """Yield a note on functions that were inlined."""
+    if count:
+        why = "" if asked else " to be folded"
+        yield f"{count} {'function was' if count == 1 else 'functions were'} inlined{why}."
 
 
 def _without_missing(
