@@ -204,12 +204,18 @@ def _with_types(
         try:
             types = replace(types, wide=islands(work, types, _change(work, values, asked)))
         except UnmeasuredError as error:
-            reason = f"narrower floats are chosen by running the model, and onnxruntime does not: {error}."
-            return Retyped(refusals=(Refusal(Code.TYPE, "model", "", reason, "Give it --inputs that it runs on."),))
+            reason = f"narrower floats are chosen by running the model, and onnxruntime does not: {error}".rstrip(".")
+            hint = "Give it --inputs that it runs on." if error.opens else _REPLACED_FIRST
+            return Retyped(refusals=(Refusal(Code.TYPE, "model", "", f"{reason}.", hint),))
     retyped = change_types(work, values, types, runnable=asked.runnable)
     if not retyped.refusals:
         fold(work, known_values(shown(work)), asked.constants)
     return retyped
+
+
+_REPLACED_FIRST = (
+    "Convert it with --target onnxruntime first, which replaces what has no kernel, or tells what is wrong."
+)
 
 
 def _change(work: onnx.ModelProto, values: Scope, asked: Preparation) -> Change:
