@@ -32,6 +32,7 @@ from opshift.passes.rewrite.opset_imports import (
 )
 from opshift.passes.rewrite.planner import Goal
 from opshift.passes.rewrite.prepare import Preparation, Prepared, Shown, prepare, retype
+from opshift.passes.rewrite.target_fit import without_unread
 from opshift.passes.rewrite.target_types import interface_refusals, types_at, types_for
 from opshift.passes.rewrite.tensor_output import ZIP_MAP, with_tensors
 from opshift.passes.rewrite.type_choice import Types
@@ -176,6 +177,8 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
     )
     found = known.prepared(asked, lambda: _prepared(source, asked, options))
     found = dataclasses.replace(found, folds=asked.fold)
+    if target is not None and not target.unused_inputs:
+        found = without_unread(found, target.name)
     refusals = () if target is None else tuple(interface_refusals(target, found.model))
     return dataclasses.replace(found, refusals=(*found.refusals, *refusals)) if refusals else found
 

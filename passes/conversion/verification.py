@@ -29,7 +29,7 @@ from opshift.passes.io.reader import check_unchanged, is_small
 from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Planned, Replace
 from opshift.passes.rewrite.groups import replacements
-from opshift.passes.rewrite.interface_types import with_interface, with_small_integers
+from opshift.passes.rewrite.interface_types import with_interface, with_small_integers, with_unread
 from opshift.passes.rewrite.type_choice import is_narrower
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
         if not _stays_in_file(change)
     ]
     original, rewritten, original_dir, folder = _with_files(request, rewritten, options)
+    rewritten = with_unread(rewritten, source.model, request.prepared.dropped)
     inputs: Any = options.inputs
     unfed = ""
     if options.io_types:

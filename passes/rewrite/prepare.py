@@ -100,6 +100,8 @@ class Prepared:
     """Whether constants are folded, also in what lowerings write."""
     kept: Mapping[str, Reason] = field(default_factory=dict)
     """Why each If, Loop and Scan stays that the target lacks, by their paths."""
+    dropped: tuple[str, ...] = ()
+    """The inputs that no node reads, which the target does not accept."""
 
 
 def prepare(
