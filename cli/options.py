@@ -124,11 +124,13 @@ def formerly_allowed(text: str) -> list[str]:
 
 
 def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """Read `x:1,3,224,224`; the name may contain colons, and `x:` is a scalar."""
+    """Read `x:1,3,224,224`; the name may contain colons, `x:` is a scalar, and -1 keeps a dim."""
     name, colon, dims = text.rpartition(":")
     sizes = dims.split(",") if dims else []
-    if not name or not colon or not all(size.isascii() and size.isdigit() for size in sizes):
-        raise argparse.ArgumentTypeError(f"a name and sizes are needed, such as x:1,3,224,224, not {text!r}")
+    if not name or not colon or not all(size == "-1" or (size.isascii() and size.isdigit()) for size in sizes):
+        raise argparse.ArgumentTypeError(
+            f"a name and sizes are needed, such as x:1,3,224,224, or x:-1,3,224,224 to keep a dim, not {text!r}"
+        )
     return name, tuple(int(size) for size in sizes)
 
 
@@ -261,7 +263,9 @@ def _add_input_shape(group: argparse._ActionsContainer, text: str) -> None:
 
 def add_shape_options(group: argparse._ActionsContainer) -> None:
     """Add the options that fix shapes and fold."""
-    _add_input_shape(group, "give an input this shape, and fold constants; repeatable (default: dynamic dims stay)")
+    _add_input_shape(
+        group, "give an input this shape, and fold constants; -1 keeps a dim; repeatable (default: dynamic dims stay)"
+    )
     group.add_argument(
         "--dim",
         metavar="NAME=N",
