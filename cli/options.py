@@ -124,11 +124,13 @@ def formerly_allowed(text: str) -> list[str]:
 
 
 def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """Read `x:1,3,224,224`; the name may contain colons, and `x:` is a scalar."""
+    """Read `x:1,3,224,224`; the name may contain colons, `x:` is a scalar, and -1 keeps a dim."""
     name, colon, dims = text.rpartition(":")
     sizes = dims.split(",") if dims else []
-    if not name or not colon or not all(size.isascii() and size.isdigit() for size in sizes):
-        raise argparse.ArgumentTypeError(f"a name and sizes are needed, such as x:1,3,224,224, not {text!r}")
+    if not name or not colon or not all(size == "-1" or (size.isascii() and size.isdigit()) for size in sizes):
+        raise argparse.ArgumentTypeError(
+            f"a name and sizes are needed, such as x:1,3,224,224, or x:-1,3,224,224 to keep a dim, not {text!r}"
+        )
     return name, tuple(int(size) for size in sizes)
 
 
@@ -188,8 +190,8 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         type=names,
         action="extend",
         default=[],
-        help="operators to replace by others: Hardmax,ArgMax, or com.microsoft::FastGelu, or all of a domain: "
-        "com.microsoft (default: none)",
+        help="operators to replace by others: Hardmax,ArgMax, or all of a domain: com.microsoft; and functions of the "
+        "model to inline, by name or domain (default: none)",
     )
     group.add_argument(
         "--target", metavar="NAME|FILE", help="a runtime profile, from `opshift targets` or a TOML file (default: none)"
@@ -267,7 +269,9 @@ def _add_input_shape(group: argparse._ActionsContainer, text: str) -> None:
 
 def add_shape_options(group: argparse._ActionsContainer) -> None:
     """Add the options that fix shapes and fold."""
-    _add_input_shape(group, "give an input this shape, and fold constants; repeatable (default: dynamic dims stay)")
+    _add_input_shape(
+        group, "give an input this shape, and fold constants; -1 keeps a dim; repeatable (default: dynamic dims stay)"
+    )
     group.add_argument(
         "--dim",
         metavar="NAME=N",
@@ -426,7 +430,6 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
             f"NAME:1,3,224, --types OLD=NEW, --quantized qdq, --fold or --optimize; `opshift inspect {model}` shows "
             "the opsets it can be converted to."
         )
-    check_operators(options.decompose)
     if options.target is not None:
         check_target(options.target)
     return {
@@ -476,26 +479,6 @@ def dims(options: argparse.Namespace) -> dict[str, int] | None:
         if sizes.setdefault(name, size) != size:
             raise UsageError(f"--dim gives {name!r} two sizes, {sizes[name]} and {size}; keep one.")
     return sizes or None
-
-
-def check_operators(asked: Iterable[str]) -> None:
-    """Raise for an operator unknown to opshift and ONNX; the engine checks domains, and names with one."""
-    bare = [name for name in asked if "::" not in name and "." not in name]
-    if not bare:
-        return
-    import onnx.defs
-
-    from opshift.opsets.registry import dialect
-    from opshift.opsets.registry.operator import known_operators
-
-    known = {operator.name for operator in known_operators()} | {s.name for s in onnx.defs.get_all_schemas()}
-    for name in bare:
-        if name not in known and name in dialect.operators(dialect.MICROSOFT):
-            raise UsageError(f"ONNX has no operator {name!r}, and onnxruntime has: {dialect.MICROSOFT}::{name}.")
-        if name not in known:
-            raise UsageError(
-                f"there is no operator {name!r}{did_you_mean(name, known)} `opshift ops` lists those known."
-            )
 
 
 def check_target(asked: str) -> None:

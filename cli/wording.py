@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from opshift.cli.terminal import COMMAND, one_line, plain
-from opshift.passes.base.results import Action, Check, Coverage, Plan, Refusal, Report, Step, Verdict
+from opshift.passes.base.results import Action, Check, Coverage, Departure, Plan, Refusal, Report, Step, Verdict
 
 if TYPE_CHECKING:
     from opshift.cli.operator_counts import OperatorCounts
@@ -350,9 +350,19 @@ def departure(report: Report) -> Iterator[str]:
     line = f"Compared: {_elements(found)}, {share:g} % equal bit for bit"
     if (far := found.departure) is not None:
         place = f"{plain(far.output)}{list(far.index)}"
-        units = count(far.units, "unit")
-        line += f"; farthest: {place} is {far.actual:.9g} for {far.expected:.9g}, {units} in the last place"
+        line += f"; farthest: {place} is {far.actual:.9g} for {far.expected:.9g}, {_distance(far)}"
     yield f"{line}."
+
+
+def _distance(far: Departure) -> str:
+    """Return how far a float is from the expected one: around zero, units in the last place tell nothing."""
+    if far.units < MANY or not math.isfinite(apart := abs(far.actual - far.expected)):
+        return f"{count(far.units, 'unit')} in the last place"
+    return f"{apart:.1e} apart"
+
+
+MANY = 2**16
+"""As many units in the last place are those of numbers around zero, from which large ones were subtracted."""
 
 
 def _elements(found: Coverage) -> str:

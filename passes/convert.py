@@ -138,6 +138,7 @@ def convert(
         keep_initializers_as_inputs: keep inputs that have an initializer; by default they become constants of the
             result, from ir_version 4 on.
         input_shapes: the shapes to give inputs, by name; they are written into the model, and what follows is folded.
+            -1 keeps a dim as it is.
         dims: the sizes to give symbolic dims of inputs, by the name of the dim.
         batch: the size to give the first dim of each input that has two or more, unless the model fixes it.
         fold: replace nodes whose outputs follow from shapes and constants by constants, an If whose condition follows

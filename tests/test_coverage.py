@@ -141,6 +141,24 @@ def test_a_rounded_rewrite_names_the_farthest_element() -> None:
     assert apart.tolist() == [found.departure.units]
 
 
+@pytest.mark.parametrize(
+    ("far", "words"),
+    [
+        (Departure(1, "y", (0,), 1.0, 1.0000001), "1 unit in the last place."),
+        (Departure(42, "y", (0,), 1.0, 1.000005), "42 units in the last place."),
+        (
+            Departure(1_543_503_872, "y", (0,), 2.91038305e-11, -2.91038305e-11),
+            "-2.91038305e-11 for 2.91038305e-11, 5.8e-11 apart.",
+        ),
+        (Departure(780_140_544, "y", (0,), 5.8e-11, 0.0), "5.8e-11 apart."),
+    ],
+)
+def test_around_zero_the_distance_is_no_number_of_units(far: Departure, words: str) -> None:
+    whole = Check("", "", Verdict.EQUAL, "", "", 1, coverage=Coverage(4, 3, departure=far))
+    (line,) = wording.departure(Report((), whole, 0, {}))
+    assert line.endswith(words)
+
+
 def test_classes_that_were_not_tried_are_named() -> None:
     check = Check("", "", Verdict.EQUAL, "", "", 1, None, {"ties": 3, "NaN": 0, "empty": 0})
     assert check.untried == ("NaN", "empty")

@@ -270,3 +270,34 @@ def test_the_sizes_of_a_hint_are_those_that_nodes_accept() -> None:
     hints = {one.hint for one in opshift.plan(parse_model(text), target=STATIC).refusals}
     sizes = "--input-shape x:1,64,8 --input-shape k:1,64,8 --input-shape v:1,64,8 --input-shape d:24"
     assert hints == {f"Fix its dynamic inputs, such as with {sizes}."}
+
+
+KEEPS: list[tuple[dict[str, Any], list[Any]]] = [
+    ({"input_shapes": {"x": (-1, 3, 8, 32)}}, ["n", 3, 8, 32]),
+    ({"input_shapes": {"x": (-1, -1, -1, 32)}}, ["n", 3, "", 32]),
+    ({"input_shapes": {"x": (-1, 3, -1, 32)}, "batch": 2}, [2, 3, "", 32]),
+    ({"input_shapes": {"x": (-1, 3, 8, -1)}, "dims": {"n": 4}}, [4, 3, 8, "w"]),
+    ({"input_shapes": {"x": (5, -1, 8, -1)}}, [5, 3, 8, "w"]),
+]
+
+
+@pytest.mark.parametrize(("asked", "wanted"), KEEPS)
+def test_a_size_of_minus_one_keeps_the_dim(asked: dict[str, Any], wanted: list[Any]) -> None:
+    model = parse_model(HEAD + "g (float[n,3,?,w] x) => (float[n,3,?,w] y) { y = Relu (x) }")
+    result = opshift.convert(model, **asked)
+    assert isinstance(result.model, onnx.ModelProto)
+    (value,) = result.model.graph.input
+    dims = value.type.tensor_type.shape.dim
+    assert [dim.dim_value or dim.dim_param for dim in dims] == wanted
+    assert result.report.verdict == "equal"
+
+
+def test_a_dim_without_a_size_keeps_none() -> None:
+    model = parse_model(HEAD + "g (float[n,?] x) => (float[n,?] y) { y = Relu (x) }")
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(UsageError, match="keeps a dim, and the rank of the input 'x' is unknown"):
+        opshift.plan(model, input_shapes={"x": (-1, 3)})
+    with pytest.raises(UsageError, match="give a tuple of sizes"):
+        opshift.plan(model, input_shapes={"x": (-2, 3)})
+    with pytest.raises(UsageError, match="give a tuple of sizes"):
+        opshift.verify(model, model, input_shapes={"x": (-1, 3)})

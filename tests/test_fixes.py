@@ -61,8 +61,6 @@ TABLE: dict[str, tuple[str, int, dict[str, Any]]] = {
 def followed(refusal: Refusal, request: dict[str, Any]) -> dict[str, Any]:
     """Return a request with the options that the fix of a refusal names."""
     hint, asked = refusal.hint, dict(request)
-    if hint.startswith("Convert the model to float first"):
-        return {**asked, "types": {"bfloat16": "float"}, "io_types": True}
     if "--io-types" in hint:
         asked["io_types"] = True
     if types := re.findall(r"--types (\w+)=(\w+)", hint):
@@ -105,7 +103,7 @@ def test_a_target_that_lacks_an_operator_is_named_before_a_version_of_it() -> No
 
 
 def test_no_opset_is_named_that_the_target_does_not_load() -> None:
-    text = "g (float[1,3,64,64] x) => (float[a,b,c,d] y) <int64[4] s = {1,3,8,8}> "
+    text = "g (float[1,3,64,64] x) => (float[a,b,c,d] y) <int64[4] s = {1,3,300,300}> "
     text += '{ y = Resize <mode = "nearest"> (x, "", "", s) }'
     (refusal,) = opshift.plan(parse_model(f'<ir_version: 8, opset_import: ["": 13]> {text}'), target="ncnn").refusals
     assert "opset 13" not in refusal.hint  # ncnn loads 9 to 12
@@ -118,3 +116,23 @@ def test_a_batch_beside_the_shapes_of_all_inputs_is_refused_with_both(given: dic
     model = parse_model(f'<ir_version: 8, opset_import: ["": 13]> g ({inputs}) => (float[xn,3] yx) {{ {nodes} }}')
     with pytest.raises(UsageError, match="--input-shape x:1,3 makes the first dim of 'x' 1, and --batch 2 2"):
         opshift.plan(model, input_shapes=given, batch=2)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "read", "shape"),
+    [
+        ("float[2,b,3] s", "s", "s:2,1,3"),  # a state of two layers
+        ("float[b,3,h,w] s", "s", "s:1,3,64,64"),
+        ("float[1,n,3] s", "s", "s:1,64,3"),  # tokens of one sequence
+        ("float[2,n] s", "s", "s:2,64"),
+        ("float[b,n] x, float[2,k,3] s", "s", "x:1,64 --input-shape s:2,1,3"),
+    ],
+)
+def test_a_batch_of_one_is_suggested_also_for_states(inputs: str, read: str, shape: str) -> None:
+    rank = ",".join("pqrs"[: inputs.split(", ")[-1].count(",") + 1])
+    text = (
+        f"g (bool c, {inputs}) => (float[{rank}] y) {{ y = If (c) <then_branch = t () => (float[{rank}] a) "
+        f"{{ a = Relu ({read}) }}, else_branch = e () => (float[{rank}] b) {{ b = Neg ({read}) }}> }}"
+    )
+    (refusal,) = opshift.plan(parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'), decompose=["If"]).refusals
+    assert f"--input-shape {shape}." in refusal.hint

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+import onnx
 import oracles
 import pytest
 from onnx.parser import parse_model
@@ -263,3 +264,18 @@ def test_a_mask_needs_no_value() -> None:
     model = converted(text, {"Unsqueeze", "Equal", "Or"})
     for y in both(model, {"i": INDICES}):
         assert y.sum() == 10
+
+
+def test_webnn_has_convolutions_of_images_only() -> None:
+    volumes = (
+        '<ir_version: 7, opset_import: ["": 13]> g (float[1,2,3,4,4] x, float[3,2,2,2,2] w) => (y) { y = Conv (x, w) }'
+    )
+    model = parse_model(volumes.replace("(y)", "(float[1,3,2,3,3] y)"))
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-3, 4, (3, 2, 2, 2, 2)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    result = opshift.convert(model, target="webnn")
+    assert isinstance(result.model, onnx.ModelProto)
+    assert "Conv" not in {node.op_type for node in result.model.graph.node}
+    feeds = [{"x": rng.integers(-3, 4, (1, 2, 3, 4, 4)).astype(np.float32)}]
+    np.testing.assert_array_equal(run(result.model, feeds)[0][0], run(model, feeds)[0][0])

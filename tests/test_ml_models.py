@@ -155,3 +155,42 @@ def check(name: str, opset: int) -> None:
     for before, after in zip(run(model, [feeds])[0], run(made, [feeds])[0], strict=True):
         one = np.array([list(row.values()) for row in before]) if isinstance(before, list) else before
         assert np.allclose(one, after, rtol=1e-4, atol=1e-5)
+
+
+ENCODERS = {
+    "tensors": (
+        "string",
+        'keys_tensor = string[2] {"a", "b"}, values_tensor = int64[2] {3, 4}',
+        "int64",
+        ["a", "z"],
+        0,
+    ),
+    "tensors of double": ("double", "keys_tensor = double[1] {1}, values_tensor = double[1] {3}", "double", [1, 2], 0),
+    "a NaN": ("float", "keys_floats = [nan, 1.0], values_int64s = [3, 4]", "int64", [np.nan, 1], 0),
+    "lists": ("string", 'keys_strings = ["a", "b"], values_floats = [0.5, 1.5]', "float", ["b", ""], 1),
+    "numbers": ("int64", 'keys_int64s = [1, 2], values_strings = ["a", "b"]', "string", [2, 7], 1),
+    "twice": ("int64", "keys_int64s = [1, 1], values_int64s = [5, 6]", "int64", [1, 2], 1),
+}
+
+
+@pytest.mark.parametrize("what", ENCODERS)
+def test_a_release_with_an_older_ai_onnx_ml_gets_no_newer_operator(what: str) -> None:
+    """onnxruntime 1.14 loads ai.onnx.ml 3, whose LabelEncoder-2 has lists alone, and finds no NaN."""
+    dtype, attributes, found, values, count = ENCODERS[what]
+    model = parse_model(
+        f'<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 4]> g ({dtype}[n] x) => ({found}[n] y) '
+        f"{{ y = ai.onnx.ml.LabelEncoder <{attributes.replace('nan', '9.0')}> (x) }}"
+    )
+    for attribute in model.graph.node[0].attribute:
+        attribute.floats[:] = [np.nan if number == 9 else number for number in attribute.floats]
+    result = opshift.convert(model, target="onnxruntime-1.14")
+    assert isinstance(result.model, onnx.ModelProto)
+    assert result.report.verdict is Verdict.EQUAL
+    assert [node.op_type for node in result.model.graph.node].count("LabelEncoder") == count
+    assert {entry.domain: entry.version for entry in result.model.opset_import}.get(ML, 3) == 3
+    kinds = {"string": object, "float": np.float32, "double": np.float64, "int64": np.int64}
+    feeds = [{"x": np.array(values, kinds[dtype])}]
+    assert run(result.model, feeds)[0][0].tolist() == run(model, feeds)[0][0].tolist()
+    kept = opshift.convert(model, target="onnxruntime-1.17").model
+    assert isinstance(kept, onnx.ModelProto)
+    assert [node.op_type for node in kept.graph.node] == ["LabelEncoder"]

@@ -641,6 +641,21 @@ SUBJECTS = (
         ("float[3,4,2]", np.array([[0, 2], [-1, -2]], np.int64), "float[2,2]"),
         keep=True,
     ),
+    Subject(
+        "ScatterND", "along_one_axis", {}, ("float[3,4]", np.array([[2], [-3]], np.int64), "float[2,4]"), keep=True
+    ),
+    Subject(
+        "ScatterND",
+        "axis_by_axis",
+        {},
+        ("float[3,4]", np.array([[2, 1], [2, 0], [0, 1], [0, 0]], np.int64), "float[4]"),
+        keep=True,
+    ),
+    Subject(
+        "ScatterND", "in_numbered_rows", {}, ("float[3,4]", np.array([[2, 1], [0, 3]], np.int64), "float[2]"), keep=True
+    ),
+    Subject("ScatterND", "by_matches", {}, ("float[3,4]", "int64[2,1]", "float[2,4]"), opset=18, keep=True),
+    Subject("ScatterND", "in_computed_rows", {}, ("float[3,4,2]", "int64[5,2]", "float[5,2]"), keep=True),
     Subject("ScatterND", "in_a_row", {}, ("float[3,4,2]", "int64[5,2]", "float[5,2]")),
     Subject(
         "ScatterND", "in_rows", {"reduction": "add"}, ("float[3,4,2]", "int64[5,2]", "float[5,2]"), opset=18, keep=True
@@ -664,6 +679,21 @@ SUBJECTS = (
         ("int64[3,4]", "int64[2,3]", "int64[2,3]"),
         opset=18,
     ),
+    Subject(
+        "ScatterElements",
+        "along_one_axis",
+        {"axis": 1},
+        ("float[2,4]", np.array([[3, -4], [3, -4]], np.int64), "float[2,2]"),
+        keep=True,
+    ),
+    Subject(
+        "ScatterElements",
+        "at_known_places",
+        {"axis": 1},
+        ("float[3,4]", np.array([[3, -4], [1, 2]], np.int64), "float[2,2]"),
+        keep=True,
+    ),
+    Subject("ScatterElements", "by_coordinates", {"axis": 1}, ("float[3,4]", "int64[3,2]", "float[3,2]"), keep=True),
     Subject("ScatterElements", "as_scatter", {"axis": 1}, ("float[3,4]", "int64[3,2]", "float[3,2]"), opset=9),
     Subject("Where", "by_logic", {}, ("bool[2,3]", "bool[2,3]", "bool[3]")),
     Subject("Where", "by_product", {}, ("bool[2,3]", "int64[2,3]", "int64[3]")),
@@ -720,7 +750,8 @@ SUBJECTS = (
     Subject("Flatten", "reshaped", {"axis": 1}, ("float[2,3,m]",), opset=18),
     Subject("Gather", "taken", {"axis": 1}, ("float[2,3]", np.array(1, np.int64)), opset=13),
     Subject("Gather", "evenly", {"axis": 1}, ("float[2,5]", ints(1, 2)), opset=13),
-    Subject("Gather", "in_runs", {"axis": 1}, ("float[2,5]", ints(2, 0, 1, 4)), opset=13),
+    Subject("Gather", "in_runs", {"axis": 1}, ("float[2,6]", ints(2, 0, 1, 4)), opset=13),
+    Subject("Gather", "in_plain_runs", {"axis": 1}, ("float[2,6]", ints(0, 2, 3)), opset=13),
     Subject("Gather", "guarded", {"axis": 1}, ("float[2,3]", "int64[2]"), opset=10, keep=True),
     Subject("Shape", "sliced", {"start": 1, "end": 3}, ("float[n,m,k]",), keep=True),
     Subject("Squeeze", "reshaped", {}, ("float", ints(-2)), opset=18),

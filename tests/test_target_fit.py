@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -109,11 +111,41 @@ def test_values_of_unknown_rank_are_refused_where_a_target_needs_it(bare: tuple[
     assert "--input-shape" in refusal.hint
 
 
-def test_an_input_that_no_node_reads_is_refused() -> None:
+def test_an_input_that_no_node_reads_is_dropped() -> None:
     target = Target("mine", unused_inputs=False)
+    model = parse_model(HEAD + "(float[2] x, float[n] z, int64 w) => (float[2] y, int64 w) { y = Relu (x) }")
+    result = opshift.convert(model, target=target)
+    assert [value.name for value in result.rewritten.graph.input] == ["x", "w"]
+    assert [value.name for value in model.graph.input] == ["x", "z", "w"]
+    assert result.report.verdict == "equal"
+    assert [note for note in result.notes if "'z'" in note and "no node reads" in note]
+    kept = opshift.convert(model, target=Target("mine"))
+    assert [value.name for value in kept.rewritten.graph.input] == ["x", "z", "w"]
+
+
+def test_an_input_goes_with_the_condition_that_reads_it(tmp_path: Path) -> None:
+    """The width of the other input decides which branch of a detector of voices runs at all, not the rate."""
+    model = parse_model(
+        HEAD + "(float[1,n] x, int64 rate) => (float[1,1] y) <int64 k = {16000}, float[2,1] u = {1, 2}, "
+        "float[3,1] v = {1, 2, 3}> { c = Equal (rate, k) y = If (c) <"
+        "then_branch = t () => (float[1,1] a) { a = MatMul (x, u) }, "
+        "else_branch = e () => (float[1,1] b) { b = MatMul (x, v) }> }"
+    )
+    target = Target("mine", unused_inputs=False, without=frozenset({"If"}))
+    given = {"x": np.array([[-1, 2]], np.float32), "rate": np.array(16000)}
+    np.savez(tmp_path / "given.npz", **given)
+    result = opshift.convert(model, target=target, input_shapes={"x": (1, 2)}, inputs=tmp_path / "given.npz")
+    assert result.report.verdict == "equal"
+    assert [value.name for value in result.rewritten.graph.input] == ["x"]
+    assert run(result.rewritten, [{"x": given["x"]}])[0][0].tolist() == [[3]]
+
+
+def test_a_model_of_unread_inputs_alone_is_refused() -> None:
+    target = Target("mine", unused_inputs=False)
+    text = "(float[2] x) => (float[2] y) <float[2] k = {1, 2}> { y = Relu (k) }"
     with pytest.raises(UnsupportedError) as caught:
-        opshift.convert(parse_model(HEAD + "(float[2] x, float[2] z) => (float[2] y) { y = Relu (x) }"), target=target)
-    assert [refusal.node for refusal in caught.value.refusals] == ["input 'z'"]
+        opshift.convert(parse_model(HEAD + text), target=target)
+    assert [refusal.node for refusal in caught.value.refusals] == ["input 'x'"]
 
 
 def test_a_shared_constant_gets_a_copy() -> None:

@@ -862,10 +862,14 @@ def test_below_opset_9_integers_that_a_target_needs_as_constants_are_initializer
 def test_a_function_below_opset_9_goes_to_9_where_a_target_needs_constants(tmp_path: Path) -> None:
     body = f'{{ y = f.F (x) }} <domain: "f", opset_import: ["": 8]> F (x) => (y) {{ y = {L1} }}'
     source = parse_model(REDUCED.format(ir=8) + body)
-    result = opshift.convert(source, target="opencv-4").rewritten
+    inlined = opshift.convert(source, target="opencv-4").rewritten
+    assert [item.version for item in inlined.opset_import if not item.domain] == [8]
+    text = load_target("opencv-4").to_toml()
+    target = parse_target(text.replace("functions = false", "functions = true"), "keeps.toml")
+    result = opshift.convert(source, target=target).rewritten
     assert [item.version for item in result.opset_import if not item.domain] == [9]
     with pytest.raises(opshift.UnsupportedError, match="below opset 9 a function holds integers as Casts"):
-        opshift.convert(source, target="opencv-4", opset=8)
+        opshift.convert(source, target=target, opset=8)
 
 
 def test_the_highest_ir_version_of_a_target_is_kept(tmp_path: Path) -> None:

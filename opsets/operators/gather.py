@@ -125,8 +125,8 @@ RUNS = 64
 """The most slices that stand for the rows of one Gather."""
 
 
-def _uneven(meaning: Gather, operands: Operands) -> Reason | None:
-    """Require a vector of constant indices, several of which are not evenly spaced."""
+def _constant_vector(operands: Operands) -> np.ndarray[Any, Any] | Reason:
+    """Return constant indices that are a vector of several, of data that are no strings."""
     indices = operands[1] or Facts()
     if indices.known is None:
         return Reason("the indices are computed at run time", missing=not indices.unread)
@@ -134,18 +134,41 @@ def _uneven(meaning: Gather, operands: Operands) -> Reason | None:
         return Reason("onnxruntime 1.32.0 concatenates strings wrongly where there are none")
     if indices.known.ndim != 1 or indices.known.size < 2:
         return Reason("the indices are no vector of several")
+    return indices.known
+
+
+def _uneven(meaning: Gather, operands: Operands) -> Reason | None:
+    """Require a vector of constant indices, several of which are not evenly spaced."""
+    places = _constant_vector(operands)
+    if isinstance(places, Reason):
+        return places
     if not isinstance(_places(operands), Reason):
         return Reason("the indices are evenly spaced")
-    runs = len(list(_runs(indices.known.tolist())))
+    runs = len(list(_runs(places.tolist())))
     return Reason(f"it takes more than {RUNS} slices") if runs > RUNS else None
 
 
-def _runs(places: Sequence[int]) -> Iterator[list[int]]:
-    """Yield numbers in order, as many at a time as are evenly spaced, increase and are counted from one end."""
+def _apart(meaning: Gather, operands: Operands) -> Reason | None:
+    """Require a vector of constant indices, not all of which follow each other."""
+    places = _constant_vector(operands)
+    if isinstance(places, Reason):
+        return places
+    runs = len(list(_runs(places.tolist(), widest=1)))
+    if runs == 1:
+        return Reason("the indices follow each other")
+    return Reason(f"it takes more than {RUNS} slices without steps") if runs > RUNS else None
+
+
+def _runs(places: Sequence[int], widest: int | None = None) -> Iterator[list[int]]:
+    """Yield numbers in order, as many at a time as are evenly spaced, increase and are counted from one end.
+
+    No step is greater than `widest`.
+    """
     run: list[int] = []
     for place in places:
         step = place - run[-1] if run else 1
-        if run and (step < 1 or (place < 0) != (run[-1] < 0) or (len(run) > 1 and step != run[1] - run[0])):
+        uneven = step < 1 or (widest is not None and step > widest) or (len(run) > 1 and step != run[1] - run[0])
+        if run and (uneven or (place < 0) != (run[-1] < 0)):
             yield run
             run = []
         run.append(place)
@@ -153,16 +176,31 @@ def _runs(places: Sequence[int]) -> Iterator[list[int]]:
         yield run
 
 
-def _first_run(meaning: Gather, operands: Operands) -> Mapping[str, Any]:
-    places = (operands[1] or Facts()).known
-    assert places is not None
-    first = next(_runs(places.tolist()))
-    return {"axis": meaning.axis, "first": tuple(first), "rest": tuple(places.tolist()[len(first) :])}
+def _halves(runs: Sequence[list[int]]) -> Mapping[str, Any]:
+    """Bind the runs of the first half and those of the second: taking one at a time would nest as deep as there are."""
+    half = len(runs) // 2
+    return {"first": tuple(itertools.chain(*runs[:half])), "rest": tuple(itertools.chain(*runs[half:]))}
 
 
-@lowering(13, applies_if=_uneven, bind=_first_run)
+def _even_halves(meaning: Gather, operands: Operands) -> Mapping[str, Any]:
+    places = _constant_vector(operands)
+    return {"axis": meaning.axis, **_halves(list(_runs(places.tolist())))}  # type: ignore[union-attr]
+
+
+def _plain_halves(meaning: Gather, operands: Operands) -> Mapping[str, Any]:
+    places = _constant_vector(operands)
+    return {"axis": meaning.axis, **_halves(list(_runs(places.tolist(), widest=1)))}  # type: ignore[union-attr]
+
+
+@lowering(13, applies_if=_uneven, bind=_even_halves)
 def in_runs(data, indices, axis: int, first: Sequence[int], rest: Sequence[int]):
-    """Take the first evenly spaced positions, then the others, and concatenate them."""
+    """Take evenly spaced positions, the first of them and the others, and concatenate them."""
+    return op.Concat(meaning.Gather(data, first, axis=axis), meaning.Gather(data, rest, axis=axis), axis=axis)
+
+
+@lowering(13, applies_if=_apart, bind=_plain_halves)
+def in_plain_runs(data, indices, axis: int, first: Sequence[int], rest: Sequence[int]):
+    """Take positions that follow each other, the first of them and the others, where no slice has steps."""
     return op.Concat(meaning.Gather(data, first, axis=axis), meaning.Gather(data, rest, axis=axis), axis=axis)
 
 
@@ -227,6 +265,6 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     moves_data=True,
-    lowerings=(taken, evenly, in_runs, guarded, by_number, of_rows, of_turned_rows),
+    lowerings=(taken, evenly, in_runs, in_plain_runs, guarded, by_number, of_rows, of_turned_rows),
     traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: AlongAxis()}, drops_strings=True),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,8 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import axis_not_negative, first, one_axis
 from opshift.opsets.registry import value_ranges
-from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.facts import Facts, Tensor
+from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import AlongAxis, Integers, Trait, Traits
@@ -42,6 +44,14 @@ def oracle(
         where = tuple(at)
         y[where] = updates[place] if what.reduction == "none" else JOIN[what.reduction](y[where], updates[place])
     return y
+
+
+def from_either(length: int, places: Sequence[int]) -> tuple[int, ...]:
+    """Return which rows to take of as many as `length`, followed by new ones that were written to some places."""
+    rows = list(range(length))
+    for number, place in enumerate(places):
+        rows[place] = length + number
+    return tuple(rows)
 
 
 def sums_only(what: Any, operands: Operands) -> Reason | None:
@@ -135,6 +145,100 @@ def by_minima(data, indices, updates, axis: int, along: Sequence[int]):
     return op.Min(data, op.ReduceMin(spread, along, keepdims=0))
 
 
+def _known_rows(what: ScatterElements, operands: Operands) -> np.ndarray[Any, Any] | Reason:
+    """Return constant indices from the front: of numbers, in a tensor of known shape without empty dimensions."""
+    if reason := joins_by_none(what, operands):
+        return reason
+    data, places = first(operands), (operands[1] or Facts()).known
+    if places is None or data.size is None:
+        return Reason("its indices or its shape are only known at run time", missing=True)
+    if not places.size or not data.size or data.dtype == TensorProto.STRING:
+        return Reason("there is nothing to write, or the elements are strings")
+    length = data.dim(what.axis)
+    assert isinstance(length, int)
+    inside = bool(((places >= -length) & (places < length)).all())
+    return np.where(places < 0, places + length, places) if inside else Reason("an index is out of range")
+
+
+def _whole_rows(what: ScatterElements, operands: Operands) -> Reason | None:
+    places = _known_rows(what, operands)
+    if isinstance(places, Reason):
+        return places
+    dims = list(first(operands).shape or ())
+    dims[what.axis] = places.shape[what.axis]
+    alike = tuple(dims) == places.shape and (places == places[_first_line(what, places)]).all()
+    return None if alike else Reason("the places are not the same in each row")
+
+
+def _first_line(what: ScatterElements, places: np.ndarray[Any, Any]) -> tuple[slice, ...]:
+    axis = what.axis % places.ndim
+    return tuple(slice(None) if place == axis else slice(1) for place in range(places.ndim))
+
+
+def _from_either(what: ScatterElements, operands: Operands) -> Mapping[str, Any]:
+    places = _known_rows(what, operands)
+    length = first(operands).dim(what.axis)
+    assert not isinstance(places, Reason)
+    assert isinstance(length, int)
+    line = places[_first_line(what, places)].reshape(-1).tolist()
+    return {"axis": what.axis, "rows": from_either(length, line)}
+
+
+@lowering(13, applies_if=_whole_rows, bind=_from_either)
+def along_one_axis(data, indices, updates, axis: int, rows: Sequence[int]):
+    """Take the rows that are written, which are constants, from the updates, and the others from the data."""
+    return meaning.Gather(op.Concat(data, updates, axis=axis), rows, axis=axis)
+
+
+def _scattered_places(what: ScatterElements, operands: Operands) -> Reason | None:
+    places = _known_rows(what, operands)
+    if isinstance(places, Reason):
+        return places
+    return None if _whole_rows(what, operands) else Reason("the places are the same in each row")
+
+
+def _numbers(what: ScatterElements, operands: Operands) -> Mapping[str, Any]:
+    places, dims = _known_rows(what, operands), first(operands).shape
+    assert not isinstance(places, Reason)
+    assert dims is not None
+    where = list(np.indices(places.shape))
+    where[what.axis] = places
+    numbers = np.ravel_multi_index(tuple(where), tuple(map(int, dims)))  # type: ignore[arg-type]
+    return {"numbers": Tensor(numbers.astype(np.int64).reshape(-1, 1)), "dims": dims}
+
+
+@lowering(13, applies_if=_scattered_places, bind=_numbers)
+def at_known_places(data, indices, updates, numbers: Sequence[int], dims: Sequence[int]):
+    """Write the elements to their places, which are constants, in a row of all elements."""
+    y = meaning.ScatterND(op.Reshape(data, [-1]), numbers, op.Reshape(updates, [-1]))
+    return op.Reshape(y, dims)
+
+
+def _static_indices(what: ScatterElements, operands: Operands) -> Reason | None:
+    if reason := joins_by_none(what, operands):
+        return reason
+    indices = operands[1] or Facts()
+    if indices.size is None:
+        return Reason("the shape of the indices is unknown", missing=True)
+    return None if indices.rank and indices.size else Reason("there is nothing to write")
+
+
+def _coordinates(what: ScatterElements, operands: Operands) -> Mapping[str, Any]:
+    dims = tuple(dim for dim in (operands[1] or Facts()).shape or () if isinstance(dim, int))
+    bounded(math.prod(dims) * len(dims))
+    others = np.moveaxis(np.indices(dims), 0, -1).astype(np.int64)
+    others[..., what.axis] = 0
+    unit = np.zeros(len(dims), np.int64)
+    unit[what.axis] = 1
+    return {"others": Tensor(others), "unit": Tensor(unit)}
+
+
+@lowering(13, applies_if=_static_indices, bind=_coordinates)
+def by_coordinates(data, indices, updates, others: Sequence[int], unit: Sequence[int]):
+    """Complete each index by those of the other axes, which are its own place."""
+    return meaning.ScatterND(data, others + op.Unsqueeze(op.Cast(indices, to=7), [-1]) * unit, updates)
+
+
 def floats_by(attributes: Mapping[str, Any]) -> tuple[Trait, ...]:
     """Return what scattering does with floats: without a reduction it moves them."""
     match attributes.get("reduction", "none"):
@@ -167,7 +271,17 @@ OPERATOR = Operator(
     oracle=oracle,
     # No text says what NaN is beside a number.
     nan_defined=lambda what, operands: what.reduction not in ("max", "min"),
-    lowerings=(as_scatter, by_sums, by_sums_of_halves, by_products, by_maxima, by_minima),
+    lowerings=(
+        along_one_axis,
+        at_known_places,
+        as_scatter,
+        by_coordinates,
+        by_sums,
+        by_sums_of_halves,
+        by_products,
+        by_maxima,
+        by_minima,
+    ),
     normal=one_axis,
     traits=Traits(
         value_range=value_ranges.joined_if("reduction", 0, 2),

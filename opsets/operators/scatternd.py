@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.operators.scatterelements import JOIN, floats_by, integers_by, joins_by_none, sums_only
+from opshift.opsets.operators.scatterelements import JOIN, floats_by, from_either, integers_by, joins_by_none, sums_only
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import SMALL, Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
@@ -203,6 +205,242 @@ def in_counted_rows(
     return op.Reshape(y, shape, allowzero=1)
 
 
+def _places(operands: Operands) -> _Array:
+    places = (operands[1] or Facts()).known
+    assert places is not None
+    return places
+
+
+def _forward(operands: Operands) -> np.ndarray[Any, Any] | Reason:
+    """Return constant indices, a row each, counted from the front: of numbers, where no dimension is empty."""
+    places = (operands[1] or Facts()).known
+    split = _split(operands)
+    if places is None or split is None:
+        return Reason("its indices or its shape are only known at run time", missing=True)
+    named = np.array(split[0], np.int64)
+    if not places.size or 0 in (*split[0], *split[1]) or first(operands).dtype == TensorProto.STRING:
+        return Reason("there is nothing to write, or the elements are strings")
+    inside = bool(((places >= -named) & (places < named)).all())
+    return np.where(places < 0, places + named, places).reshape(-1, named.size) if inside else _OUTSIDE
+
+
+_OUTSIDE = Reason("an index is out of range")
+
+
+def _product(what: ScatterND, operands: Operands) -> list[list[int]] | Reason:
+    """Return which places of each axis are written, if in order all combinations of them are."""
+    if what.reduction != "none":
+        return Reason("updates join what is there")
+    forward = _forward(operands)
+    if isinstance(forward, Reason):
+        return forward
+    if forward.shape[1] == 1:
+        return [forward[:, 0].tolist()]
+    lists = [list(dict.fromkeys(column)) for column in forward.T.tolist()]
+    whole = math.prod(map(len, lists)) == len(forward) and (forward == list(itertools.product(*lists))).all()
+    return lists if whole else Reason("the places are not the same along each axis")
+
+
+def _partial(lists: Sequence[Sequence[int]], operands: Operands) -> list[int]:
+    """Return the axes along which not all places are written, in order."""
+    named = (_split(operands) or ([], []))[0]
+    return [axis for axis, places in enumerate(lists) if list(places) != list(range(named[axis]))]
+
+
+def _one_axis(what: ScatterND, operands: Operands) -> Reason | None:
+    lists = _product(what, operands)
+    if isinstance(lists, Reason):
+        return lists
+    return None if len(_partial(lists, operands)) < 2 else Reason("it is along several axes")
+
+
+def _rows_of_axis(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
+    lists = _product(what, operands)
+    named, inner = _split(operands) or ([], [])
+    assert not isinstance(lists, Reason)
+    axis = (_partial(lists, operands) or [0])[0]
+    dims = (*(len(places) if place == axis else named[place] for place, places in enumerate(lists)), *inner)
+    return {"axis": axis, "dims": dims, "rows": from_either(named[axis], lists[axis])}
+
+
+@lowering(13, applies_if=_one_axis, bind=_rows_of_axis)
+def along_one_axis(data, indices, updates, axis: int, dims: Sequence[int], rows: Sequence[int]):
+    """Take the rows of an axis that are written, which are constants, from the updates, and the others from data."""
+    return meaning.Gather(op.Concat(data, op.Reshape(updates, dims), axis=axis), rows, axis=axis)
+
+
+def _several_axes(what: ScatterND, operands: Operands) -> Reason | None:
+    lists = _product(what, operands)
+    if isinstance(lists, Reason):
+        return lists
+    return None if len(_partial(lists, operands)) > 1 else Reason("it is along one axis")
+
+
+def _first_of_axes(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
+    lists, forward = _product(what, operands), _forward(operands)
+    named, _ = _split(operands) or ([], [])
+    assert not isinstance(lists, Reason)
+    assert not isinstance(forward, Reason)
+    axis = _partial(lists, operands)[0]
+    numbers = {place: number for number, place in enumerate(lists[axis])}
+    there = forward.copy()
+    there[:, axis] = [numbers[place] for place in forward[:, axis].tolist()]
+    return {
+        "axis": axis,
+        "written": tuple(lists[axis]),
+        "there": Tensor(there.reshape(_places(operands).shape)),
+        "rows": from_either(named[axis], lists[axis]),
+    }
+
+
+@lowering(13, applies_if=_several_axes, bind=_first_of_axes)
+def axis_by_axis(data, indices, updates, axis: int, written: Sequence[int], there: Sequence[int], rows: Sequence[int]):
+    """Write to the rows of one axis that are written to, and take the others from the data."""
+    new = meaning.ScatterND(meaning.Gather(data, written, axis=axis), there, updates)
+    return meaning.Gather(op.Concat(data, new, axis=axis), rows, axis=axis)
+
+
+def _uneven_places(what: ScatterND, operands: Operands) -> Reason | None:
+    lists = _product(what, operands)
+    if not isinstance(lists, Reason):
+        return Reason("the places are the same along each axis")
+    if what.reduction != "none":
+        return lists
+    forward = _forward(operands)
+    return forward if isinstance(forward, Reason) else None
+
+
+def _numbers(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
+    named, inner = _split(operands) or ([], [])
+    forward = _forward(operands)
+    assert not isinstance(forward, Reason)
+    numbers = np.ravel_multi_index(tuple(forward.T), tuple(named)).astype(np.int64)
+    return {
+        "rows": (math.prod(named), *inner),
+        "numbers": Tensor(numbers.reshape(-1, 1)),
+        "new": (len(forward), *inner),
+        "dims": (*named, *inner),
+    }
+
+
+@lowering(13, applies_if=_uneven_places, bind=_numbers)
+def in_numbered_rows(
+    data, indices, updates, rows: Sequence[int], numbers: Sequence[int], new: Sequence[int], dims: Sequence[int]
+):
+    """Write the slices, whose places are constants, to a matrix of all rows."""
+    y = meaning.ScatterND(op.Reshape(data, rows), numbers, op.Reshape(updates, new))
+    return op.Reshape(y, dims)
+
+
+COMPARED = 2**20
+"""The most pairs of a row and a slice that are compared to find which slice goes where."""
+
+
+def _count(operands: Operands) -> int | None:
+    """Return how many slices there are, if known."""
+    shape = (operands[1] or Facts()).shape
+    dims = [dim for dim in (shape or ())[:-1] if isinstance(dim, int)]
+    return math.prod(dims) if shape and len(dims) == len(shape) - 1 else None
+
+
+def _computed_places(what: ScatterND, operands: Operands) -> Reason | None:
+    """Require shapes that are known, with no empty dimension, and places that are computed at run time."""
+    if what.reduction != "none":
+        return Reason("updates join what is there")
+    split, count = _split(operands), _count(operands)
+    if split is None or count is None:
+        return Reason("the shapes are unknown", missing=True)
+    if not math.prod([*split[0], *split[1], count]) or first(operands).dtype == TensorProto.STRING:
+        return Reason("there is nothing to write, or the elements are strings")
+    return None if not isinstance(_forward(operands), np.ndarray) else Reason("the places are constants")
+
+
+def _of_one_axis(what: ScatterND, operands: Operands) -> Reason | None:
+    if reason := _computed_places(what, operands):
+        return reason
+    named, _ = _split(operands) or ([], [])
+    if len(named) != 1:
+        return Reason("an index names several axes")
+    pairs = named[0] * (_count(operands) or 0)
+    return None if pairs <= COMPARED else Reason(f"it would compare {pairs} pairs of places")
+
+
+def _compared(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
+    named, inner = _split(operands) or ([], [])
+    count = _count(operands) or 0
+    return {
+        "line": (1, count),
+        "length": named[0],
+        "own": tuple(range(named[0])),
+        "each": Tensor(np.arange(named[0], dtype=np.int64).reshape(-1, 1)),
+        "numbers": Tensor(np.arange(1, count + 1, dtype=np.float32).reshape(1, -1)),
+        "new": (count, *inner),
+    }
+
+
+@lowering(18, applies_if=_of_one_axis, bind=_compared)
+def by_matches(
+    data,
+    indices,
+    updates,
+    line: Sequence[int],
+    length: int,
+    own: Sequence[int],
+    each: Sequence[int],
+    numbers: Sequence[int],
+    new: Sequence[int],
+):
+    """Find the last slice that goes to each row, and gather that one, or the row itself."""
+    places = op.Reshape(indices, line)
+    forward = places + op.Cast(op.Less(places, 0), to=7) * length
+    last = op.ReduceMax(op.Cast(op.Equal(each, forward), to=1) * numbers, [1], keepdims=0)
+    rows = op.Where(op.Greater(last, 0.0), op.Cast(last, to=7) + (length - 1), own)
+    return op.Gather(op.Concat(data, op.Reshape(updates, new), axis=0), rows, axis=0)
+
+
+def _of_several_axes(what: ScatterND, operands: Operands) -> Reason | None:
+    if reason := _computed_places(what, operands):
+        return reason
+    named, _ = _split(operands) or ([], [])
+    if len(named) < 2:
+        return Reason("an index names one axis")
+    return None if math.prod(named) < 2**24 else Reason("float does not hold the number of each row")
+
+
+def _numbered(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
+    named, inner = _split(operands) or ([], [])
+    count = _count(operands) or 0
+    strides = [[float(math.prod(named[place + 1 :]))] for place in range(len(named))]
+    return {
+        "pairs": (count, len(named)),
+        "named": tuple(named),
+        "strides": Tensor(np.array(strides, np.float32)),
+        "rows": (math.prod(named), *inner),
+        "new": (count, *inner),
+        "dims": (*named, *inner),
+    }
+
+
+@lowering(13, applies_if=_of_several_axes, bind=_numbered)
+def in_computed_rows(
+    data,
+    indices,
+    updates,
+    pairs: Sequence[int],
+    named: Sequence[int],
+    strides: Sequence[int],
+    rows: Sequence[int],
+    new: Sequence[int],
+    dims: Sequence[int],
+):
+    """Compute the number of the row that each slice goes to, in a matrix of all rows."""
+    places = op.Reshape(indices, pairs)
+    forward = places + op.Cast(op.Less(places, 0), to=7) * named
+    numbers = op.Cast(op.MatMul(op.Cast(forward, to=1), strides), to=7)
+    y = meaning.ScatterND(op.Reshape(data, rows), numbers, op.Reshape(updates, new))
+    return op.Reshape(y, dims)
+
+
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Give each place one update at most, in range: of two, "the order of iteration ... is not specified"."""
     data, indices = feeds["data"], feeds["indices"]
@@ -237,7 +475,17 @@ OPERATOR = Operator(
     oracle=oracle,
     # No text says what NaN is beside a number.
     nan_defined=lambda what, operands: what.reduction not in ("max", "min"),
-    lowerings=(at_known_places, in_a_row, in_rows, in_counted_rows),
+    lowerings=(
+        along_one_axis,
+        axis_by_axis,
+        in_numbered_rows,
+        at_known_places,
+        in_a_row,
+        in_rows,
+        in_counted_rows,
+        by_matches,
+        in_computed_rows,
+    ),
     adversarial=adversarial,
     traits=Traits(
         value_range=value_ranges.joined_if("reduction", 0, 2),

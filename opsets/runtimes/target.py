@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from onnx import TensorProto
 from opshift.opsets.registry.facts import Facts, type_name
 from opshift.opsets.registry.inference_gaps import int32_read_as_int64
 from opshift.opsets.registry.lowering import Reason
-from opshift.opsets.registry.operator import SPELLING, Node, Outputs
+from opshift.opsets.registry.operator import SPELLING, Node, Outputs, lift, operator_for
 from opshift.opsets.registry.schema import NEWEST, OLDEST, Schema, schema_at
 from opshift.opsets.registry.structural import CAST, CONSTANT
 from opshift.opsets.runtimes.kernels import has_kernel
@@ -112,6 +113,20 @@ class Target:
     def to_toml(self) -> str:
         """Return the profile as it was written."""
         return self.source
+
+
+def _is_older(node: Node, opset: int) -> bool:
+    """Return whether an older version of an operator accepts a node of another domain as it is, and means the same."""
+    operator, older = operator_for(node.domain, node.name), schema_at(node.domain, node.name, opset)
+    if operator is None or older is None or not node.attributes.keys() <= older.attributes.keys():
+        return False
+    fits = all(
+        facts is None or facts.type in parameter.types
+        for facts, parameter in zip(node.inputs, older.inputs, strict=False)
+    )
+    versions = (node, dataclasses.replace(node, since_version=older.since_version))
+    now, before = (lift(operator, one, "runtime") for one in versions)
+    return fits and not isinstance(now, Reason) and not isinstance(before, Reason) and now.key == before.key
 
 
 _UNCOMMON = frozenset(
@@ -219,7 +234,10 @@ class Legality:
         if node.domain == SPELLING:
             return Reason("no runtime has the domain opshift")
         if node.domain:
-            return self.why_not_foreign(node.domain, node.name)
+            why = self.why_not_foreign(node.domain, node.name, node.since_version)
+            newest = self.target.newest_opsets.get(node.domain) if self.target else None
+            alike = newest is not None and not self.decomposes(node.domain, node.name) and _is_older(node, newest)
+            return None if alike else why
         schema = schema_at("", node.name, self.opset)
         if schema is None:
             return Reason(f"opset {self.opset} has no {node.name}")

@@ -303,7 +303,7 @@ def _fault(node: Node, schema: Schema) -> str | None:
         return f"it has {len(node.inputs)} inputs"
     if not raw.min_output <= len(node.used) <= raw.max_output:
         return f"it has {len(node.used)} outputs"
-    bound: dict[str, int] = {}
+    bound: dict[str, tuple[str, str]] = {}
     for index, facts in enumerate(node.inputs):
         parameter = schema.input(index)
         if parameter is None:
@@ -317,8 +317,11 @@ def _fault(node: Node, schema: Schema) -> str | None:
         kind = f"tensor({type_name(facts.dtype)})"
         if kind not in parameter.types:
             return f"its input {parameter.name!r} is a {kind}"
-        if parameter.homogeneous and bound.setdefault(parameter.type_variable, facts.dtype) != facts.dtype:
-            return f"its input {parameter.name!r} is a {kind}, and another one of that type is not"
+        if not parameter.homogeneous:
+            continue
+        other, first = bound.setdefault(parameter.type_variable, (parameter.name, kind))
+        if first != kind:
+            return f"its inputs {other!r} and {parameter.name!r} are of one type, and here {first} and {kind}"
     return None
 
 

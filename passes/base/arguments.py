@@ -40,7 +40,8 @@ def check_types(asked: Mapping[str, Any]) -> None:
     if quantized is not None and not _is_one_of(quantized, QUANTIZED):
         raise UsageError(f"quantized is 'qoperator' or 'qdq', not {_shown(quantized)}.")
     check_progress(asked.get("progress"))
-    check_inputs(asked.get("input_shapes"), asked.get("inputs"))
+    # Where dims are fixed too, one may be kept; a comparison needs all sizes.
+    check_inputs(asked.get("input_shapes"), asked.get("inputs"), kept="dims" in asked)
     _check_sizes(asked.get("dims"), asked.get("batch"))
     _check_changes(asked.get("types"))
 
@@ -67,12 +68,20 @@ def _is_one_of(value: Any, words: Collection[str]) -> bool:
     return isinstance(value, str) and value in words
 
 
-def check_inputs(shapes: Any, inputs: Any) -> None:
-    """Raise UsageError for shapes or values of inputs that are no mapping, or no path."""
+KEPT = -1
+"""In a shape that is given to an input: the dim stays as it is declared."""
+
+
+def check_inputs(shapes: Any, inputs: Any, *, kept: bool = False) -> None:
+    """Raise UsageError for shapes or values of inputs that are no mapping, or no path; with `kept`, -1 is a size."""
     if shapes is not None and not isinstance(shapes, Mapping):
         raise UsageError(f"input_shapes is a mapping from names to shapes, not {_shown(shapes)}.")
     for name, shape in (shapes or {}).items():
-        if isinstance(shape, str | bytes) or not _is_sequence(shape) or not all(map(_is_size, shape)):
+        if (
+            isinstance(shape, str | bytes)
+            or not _is_sequence(shape)
+            or not all(_is_size(size) or (kept and size == KEPT) for size in shape)
+        ):
             raise UsageError(
                 f"input_shapes gives {printable(str(name))} the shape {_shown(shape)}; give a tuple of sizes."
             )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import onnx
 from onnx import TensorProto
 
+from opshift.opsets.registry import dialect
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, exact_types, type_name
+from opshift.opsets.registry.operator import ML
 from opshift.opsets.registry.schema import NEWEST, OLDEST, foreign_operators, schema_at
 from opshift.opsets.runtimes.profile_source import ProfileError
 from opshift.opsets.runtimes.profiles import load_target
@@ -79,8 +81,9 @@ class Options:
         check_opset("opset", self.opset)
         check_opset("assume_opset", self.assume_opset)
         check_ir_version(self.ir_version)
-        for name in self.decomposed:
-            _check_operator(name)
+        for name in self.decompose:
+            if name == "ai.onnx":
+                raise UsageError("ai.onnx is the default domain: name the operators of it to decompose.")
         for old, new in (self.types or {}).items():
             check_type_change(old, new)
         profile = _profile(self.target)
@@ -99,7 +102,17 @@ class Options:
     @property
     def decomposed(self) -> frozenset[str]:
         """What is to be decomposed: operators of the default domain by their bare names, others with their domain."""
-        return frozenset(name.removeprefix("ai.onnx::") for name in self.decompose)
+        return frozenset(one for name in self.decompose for one in _spellings(name))
+
+    def check_operators(self, functions: Collection[onnx.FunctionProto]) -> None:
+        """Raise UsageError for a name of what is to be decomposed that neither an operator nor a function has."""
+        local = {one for function in functions for one in names_of(function)}
+        for name in self.decomposed - local:
+            _check_operator(name, local)
+
+    def names_any(self, functions: Collection[onnx.FunctionProto]) -> bool:
+        """Return whether a function of the model is to be decomposed, by its name, its domain, or both."""
+        return any(not self.decomposed.isdisjoint(names_of(function)) for function in functions)
 
 
 def check_type_change(old: str, new: str) -> None:
@@ -127,22 +140,49 @@ _OTHER_NAMES = {"fp64": "double", "float64": "double", "fp32": "float", "fp16": 
 _TYPES = {type_name(dtype): dtype for dtype in sorted(INTEGERS | FLOATS | {TensorProto.BOOL})}
 
 
-def _check_operator(name: str) -> None:
+def names_of(function: onnx.FunctionProto) -> tuple[str, str, str]:
+    """Return by which names a function of the model is decomposed: its own, its domain, and both."""
+    return function.name, function.domain, f"{function.domain}::{function.name}"
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """Yield a name as models have it: without the default domain, and with that of an operator that is not in it."""
+    bare = name.removeprefix("ai.onnx::")
+    own = bare in dialect.operators("")
+    if bare != name or "::" in name or "." in name or own or _is_plain(name):
+        yield bare
+    # onnxruntime has some of its own operators in its domain and in the default one.
+    if bare == name and (own or not _is_plain(name)):
+        found = [f"{domain}::{name}" for domain in (ML, dialect.MICROSOFT) if name in foreign_operators(domain)]
+        yield from found or ([] if own else [name])
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether an operator of the default domain has this name, be it one of onnxruntime's own."""
+    if not name.isprintable():
+        return False
+    known = any(schema_at("", name, opset) for opset in (NEWEST, *range(OLDEST, NEWEST)))
+    return known or name in dialect.operators("")
+
+
+def _check_operator(name: str, functions: Collection[str]) -> None:
     domain, _, bare = name.rpartition("::")
     if not domain and "." in name:
         domain, bare = name, ""
-    if domain == "ai.onnx":
-        raise UsageError("ai.onnx is the default domain: name the operators of it to decompose.")
     if domain:
         known = foreign_operators(domain)
         if bare and known and bare not in known:
             near = difflib.get_close_matches(bare, known, 1)
             raise UsageError(f"{domain} has no operator {bare!r}" + (f"; did you mean {near[0]}?" if near else "."))
         return
-    if name.isprintable() and any(schema_at("", name, opset) for opset in (NEWEST, *range(OLDEST, NEWEST))):
+    if _is_plain(name):
         return
-    near = difflib.get_close_matches(name, {schema.name for schema in onnx.defs.get_all_schemas()}, 1)
-    raise UsageError(f"ONNX has no operator {name!r}" + (f"; did you mean {near[0]}?" if near else "."))
+    others = {*foreign_operators(ML), *foreign_operators(dialect.MICROSOFT), *dialect.operators(""), *functions}
+    names = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain} | others
+    by_folded = {one.casefold(): one for one in names}
+    near = difflib.get_close_matches(name.casefold(), by_folded, 1)
+    hint = f"; did you mean {by_folded[near[0]]}?" if near else "."
+    raise UsageError(f"There is no operator {name!r}{hint} `opshift ops` lists those known.")
 
 
 def _profile(target: str | os.PathLike[str] | Target | None) -> Target | None:

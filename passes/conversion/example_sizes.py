@@ -27,16 +27,22 @@ class ExampleSizes:
         }
         symbols = dict.fromkeys(dim for dims in self.names.values() for dim in dims if isinstance(dim, str))
         self.groups: Groups = grouped(tuple(symbols), hints(summary(model)))
-        self.first = {dims[0] for dims in self.names.values() if dims}
+        self.batch = {one for dims in self.names.values() for one in dims[_batch_axis(dims) :][:1]}
 
     def of(self, size: int) -> dict[str, tuple[int, ...]]:
         """Return shapes with a batch of one, the sizes that nodes need, and a size for all other dims."""
-        pattern = [1 if not self.first.isdisjoint(group) else size for group in self.groups.free]
+        pattern = [1 if not self.batch.isdisjoint(group) else size for group in self.groups.free]
         found = self.groups.sizes(pattern)
         return {
             name: tuple(found[dim] if isinstance(dim, str) else dim or 0 for dim in dims)
             for name, dims in self.names.items()
         }
+
+
+def _batch_axis(dims: Sequence[Dim]) -> int:
+    """Return which dim is likely the batch: the second one of a state, which has a row for each layer or direction."""
+    states = len(dims) > 2 and isinstance(dims[0], int) and dims[0] > 1 and isinstance(dims[1], str)
+    return int(states)
 
 
 def makes_nothing(model: onnx.ModelProto, before: onnx.ModelProto) -> bool:

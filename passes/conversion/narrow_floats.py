@@ -59,7 +59,7 @@ class MeasuredIslands:
         except (UntestableError, RejectedError) as error:
             raise UnmeasuredError(str(error)) from error
         if not found.feeds:
-            raise UnmeasuredError(f"it ran on none of the inputs: {found.rejection}")
+            raise UnmeasuredError(f"it ran on none of the inputs: {found.rejection}", opens=True)
         feeds = [_held(one, model, asked) for one in found.feeds]
 
         def run(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import onnx
 
-from opshift.opsets.registry.operator import operator_for
+from opshift.opsets.registry.operator import ML, operator_for
 from opshift.opsets.registry.schema import default_domain, schema_at
 from opshift.opsets.registry.structural import IF, LOOP, SCAN, SEQUENCES
 from opshift.opsets.runtimes import kernels
@@ -34,8 +34,9 @@ from opshift.passes.rewrite.opset_imports import (
 from opshift.passes.rewrite.planner import Goal
 from opshift.passes.rewrite.prepare import Preparation, Prepared, Shown, prepare, retype
 from opshift.passes.rewrite.sparse_constants import with_dense_constants
+from opshift.passes.rewrite.target_fit import without_unread
 from opshift.passes.rewrite.target_types import interface_refusals, types_at, types_for
-from opshift.passes.rewrite.tensor_output import with_tensors
+from opshift.passes.rewrite.tensor_output import ZIP_MAP, with_tensors
 from opshift.passes.rewrite.type_choice import Types
 from opshift.passes.rewrite.wide_constants import lacking
 from opshift.passes.runtime.constant_nodes import ConstantNodes
@@ -94,7 +95,9 @@ def read_request(model: Model, options: Options) -> Request:
     """
     profile = options.check()
     report_stage(options.progress, "load")
-    return request_of(read_source(model, options), profile, options, PlanCache())
+    source = read_source(model, options)
+    options.check_operators(source.model.functions)
+    return request_of(source, profile, options, PlanCache())
 
 
 def read_source(model: Model, options: Options) -> Source:
@@ -105,7 +108,9 @@ def read_source(model: Model, options: Options) -> Source:
     """
     source = load(model, options.allow_paths, options.assume_opset)
     source = _changed(source, *with_dense_constants(source.model, source.bodies))
-    return _changed(source, *with_tensors(source.model)) if TENSOR_OUTPUT in options.assume else source
+    if TENSOR_OUTPUT not in options.assume:
+        return source
+    return _changed(source, *with_tensors(source.model), frozenset({f"{ML}::{ZIP_MAP}"}))
 
 
 def request_of(source: Source, profile: Target | None, options: Options, known: PlanCache) -> Request:
@@ -153,12 +158,16 @@ def _quantized(model: onnx.ModelProto) -> Iterator[str]:
             yield f"{domain}::{name}" if domain else name
 
 
-def _changed(source: Source, model: onnx.ModelProto, notes: tuple[str, ...]) -> Source:
+def _changed(
+    source: Source, model: onnx.ModelProto, notes: tuple[str, ...], replaced: frozenset[str] = frozenset()
+) -> Source:
     """Return what was read with another model in its place, and the notes on the change among its repairs."""
     if model is source.model:
         return source
     repairs, bodies = (*source.repairs, *notes), tuple(graph_views(model))
-    return dataclasses.replace(source, model=model, repairs=repairs, bodies=bodies, static=None, inferred=None)
+    return dataclasses.replace(
+        source, model=model, repairs=repairs, bodies=bodies, static=None, inferred=None, replaced=replaced
+    )
 
 
 def prepare_model(source: Source, legality: Legality, options: Options, known: PlanCache) -> Prepared:
@@ -182,11 +191,14 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         constants=frozenset() if target is None else target.constant_dtypes,
         runnable=runnable,
         narrow=narrow,
+        inline=(target is not None and not target.functions) or options.names_any(source.model.functions),
         opset=legality.opset if narrow else 0,
         quantized=dataclasses.replace(legality, runnable=runnable) if options.quantized == "qoperator" else None,
     )
     found = known.prepared(asked, lambda: _prepared(source, asked, options))
     found = dataclasses.replace(found, folds=asked.fold)
+    if target is not None and not target.unused_inputs:
+        found = without_unread(found, target.name)
     refusals = () if target is None else tuple(interface_refusals(target, found.model))
     return dataclasses.replace(found, refusals=(*found.refusals, *refusals)) if refusals else found
 

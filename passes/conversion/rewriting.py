@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 
+from opshift.opsets.registry import dialect
 from opshift.opsets.registry.inference_gaps import SLICE
 from opshift.opsets.registry.schema import default_domain, schema_at
 from opshift.opsets.registry.structural import CAST, SCAN
@@ -17,7 +18,7 @@ from opshift.passes.analysis import scopes
 from opshift.passes.analysis.known_values import known_values
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.analysis.sliced_dims import declare_sliced_dims, keeps_names
-from opshift.passes.base.options import Options
+from opshift.passes.base.options import Options, names_of
 from opshift.passes.base.results import Code, KernelWarning, Plan, Refusal
 from opshift.passes.base.version_numbers import released_with
 from opshift.passes.conversion.default_inputs import DEFAULTS, defaults, overridable, without_inputs
@@ -135,7 +136,10 @@ def missed(request: Request) -> Iterator[str]:
         return
     held = {(default_domain(domain), name) for body in request.source.bodies for domain, name, _ in body.by_op_key}
     named = {one for domain, name in held for one in ((domain, f"{domain}::{name}") if domain else (name,))}
-    missing = request.legality.decompose - named
+    local = {one for function in request.source.model.functions for one in names_of(function)}
+    twins = {f"{dialect.MICROSOFT}::{name}" for name in dialect.operators("")}
+    missing = request.legality.decompose - named - local - request.source.replaced - twins
+    missing -= {name for name in missing if f"{dialect.MICROSOFT}::{name}" in twins & named}
     if missing:
         others = sorted(f"{domain}::{name}" for domain, name in held if domain and name in missing)
         instead = f" It has {', '.join(others)}, which --decompose names with its domain." if others else ""

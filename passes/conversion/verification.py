@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -12,8 +13,11 @@ import onnx
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, ExternalTensor, exact_types, type_name
 from opshift.opsets.registry.node_traits import rounds
+from opshift.opsets.registry.schema import schema_at
 from opshift.opsets.registry.schema_only import VersionedAttributes
+from opshift.opsets.registry.structural import CAST
 from opshift.passes.analysis.departures import bound_of
+from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits
 from opshift.passes.base.errors import VerificationError
 from opshift.passes.base.options import Options
@@ -25,7 +29,7 @@ from opshift.passes.io.reader import check_unchanged, is_small
 from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Planned, Replace
 from opshift.passes.rewrite.groups import replacements
-from opshift.passes.rewrite.interface_types import with_interface, with_small_integers
+from opshift.passes.rewrite.interface_types import with_interface, with_small_integers, with_unread
 from opshift.passes.rewrite.type_choice import is_narrower
 
 if TYPE_CHECKING:
@@ -98,20 +102,14 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
         for change in replacements(planned)
         if not _stays_in_file(change)
     ]
-    # What was read is what is compared; the weights of a large model are read once more.
-    again = source.path is not None and not is_small(source) and not _is_changed(request, options)
-    original: Any = source.path if again else source.model
-    original_dir = folder = source.directory
-    if source.directory is not None:
-        rewritten = external.with_small(rewritten, source.files)
-        rewritten, folder = external.relocated(rewritten, source.files, source.directory)
-        if not again:
-            original = external.with_small(source.model, source.files)
-            original, original_dir = external.relocated(original, source.files, source.directory)
+    original, rewritten, original_dir, folder = _with_files(request, rewritten, options)
+    rewritten = with_unread(rewritten, source.model, request.prepared.dropped)
     inputs: Any = options.inputs
+    unfed = ""
     if options.io_types:
         # Both are fed the type that has fewer values: all of them have a meaning in the other model.
         original = with_interface(original, rewritten, _fed(request, wider=False))
+        unfed = _unfed(rewritten, original, _fed(request, wider=True))
         rewritten = with_interface(rewritten, original, _fed(request, wider=True))
         inputs = _given(request, original, inputs)
     if FITS in options.assume and options.inputs is None:
@@ -123,12 +121,12 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
         original,
         rewritten,
         pairs=pairs,
-        whole=options.verify != "nodes" and not narrow,
+        whole=options.verify != "nodes" and not narrow and not unfed,
         semantics=options.semantics,
         # In a wider type nothing is rounded on the way, which the original's kernels do, nor in sums of integers.
         exact=all(pair.exact for pair in pairs) and not widened and not quantized,
         drift=True,
-        original_dir=None if again else original_dir,
+        original_dir=original_dir,
         rewritten_dir=folder,
         allow_paths=source.allowed,
         inputs=inputs,
@@ -142,12 +140,54 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
     )
     approximated = frozenset(pair.node for pair in pairs if pair.approximate)
     report = with_approximations(report, approximated) if approximated else report
+    if unfed and options.verify != "nodes":
+        return dataclasses.replace(report, whole=dataclasses.replace(report.whole, reason=unfed))
     if not narrow or options.verify == "nodes":
         return report
     bound = max(map(bound_of, narrow))
     return dataclasses.replace(
         report, whole=_within(original, rewritten, (original_dir, folder), bound, inputs, options)
     )
+
+
+def _with_files(
+    request: Request, rewritten: onnx.ModelProto, options: Options
+) -> tuple[Any, onnx.ModelProto, Path | None, Path | None]:
+    """Return both models, and the folders of their external data, of which those of small tensors are read.
+
+    What was read is what is compared; the weights of a large model are read once more.
+    """
+    source = request.source
+    if again := source.path is not None and not is_small(source) and not _is_changed(request, options):
+        original: Any = source.path
+    else:
+        original = source.model
+    if source.directory is None:
+        return original, rewritten, None, None
+    rewritten = external.with_small(rewritten, source.files)
+    rewritten, folder = external.relocated(rewritten, source.files, source.directory)
+    if again:
+        return original, rewritten, None, folder
+    original = external.with_small(source.model, source.files)
+    original, original_dir = external.relocated(original, source.files, source.directory)
+    return original, rewritten, original_dir, folder
+
+
+def _unfed(rewritten: onnx.ModelProto, original: onnx.ModelProto, types: Collection[int]) -> str:
+    """Return why the rewritten model cannot be fed, or compared, in types of the original; empty if it can."""
+    opset = default_opset(rewritten.opset_import) or 0
+    cast = schema_at("", CAST, opset)
+    for like, values in (
+        (original.graph.input, rewritten.graph.input),
+        (original.graph.output, rewritten.graph.output),
+    ):
+        wanted = {value.name: value.type.tensor_type.elem_type for value in like}
+        for value in values:
+            dtype = wanted.get(value.name, 0)
+            changed = dtype in types and dtype != value.type.tensor_type.elem_type
+            if changed and cast and f"tensor({type_name(dtype)})" not in cast.inputs[0].types:
+                return f"the original takes or returns {type_name(dtype)}, to which opset {opset} casts nothing"
+    return ""
 
 
 def with_approximations(report: Report, nodes: Collection[str]) -> Report:

@@ -49,7 +49,8 @@ def check_head(model: onnx.ModelProto) -> None:
             )
     if "" not in versions:
         raise InvalidModelError(
-            "it declares no opset (opset_import has no entry for ai.onnx): it was cut off, or never whole."
+            "it declares no opset (opset_import has no entry for ai.onnx). If it was not cut off, read it as one with "
+            "--assume-opset, such as --assume-opset 13 (in Python assume_opset)."
         )
     newest = onnx.defs.onnx_opset_version()
     if versions[""] > newest:

@@ -72,6 +72,8 @@ class Source:
     """The stamps of the files in `files` when the model was read."""
     repairs: tuple[str, ...] = ()
     """The repaired defects of the model, which others tolerate."""
+    replaced: frozenset[str] = frozenset()
+    """The operators that were replaced since, as `decompose` names them."""
 
 
 def load(

@@ -13,6 +13,7 @@ from opshift.opsets.registry.facts import Dim, Facts, facts_of_type
 from opshift.opsets.registry.schema import default_domain
 from opshift.passes.analysis.known_values import is_static, scopes_of
 from opshift.passes.analysis.scopes import Scope, graph_inputs
+from opshift.passes.base.arguments import KEPT
 from opshift.passes.base.errors import UsageError, printable
 from opshift.passes.graph.traversal import graphs
 
@@ -76,11 +77,10 @@ def fixed(model: onnx.ModelProto, asked: Sizes) -> Fixed:
         _check_dim(name, declared)
         found.set_symbol(name, size, f"--dim {_word(name)}={size}")
     if asked.batch is not None:
-        found.set_batch(asked.batch, asked.inputs)
+        found.set_batch(asked.batch, {name for name, shape in asked.inputs.items() if tuple(shape)[:1] != (KEPT,)})
     shapes = {
-        name: found.shapes.get(name)
-        or (dims and tuple(found.symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in dims))
-        for name, dims in declared.items()
+        name: dims and tuple(found.symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
+        for name, dims in {**declared, **found.shapes}.items()
     }
     return Fixed(shapes, found.symbols)
 
@@ -106,14 +106,18 @@ class _Found:
             raise UsageError(
                 f"{option} has {len(shape)} dims, and the input {printable(name)} has {len(dims)}: {_listed(dims)}."
             )
+        if dims is None and KEPT in shape:
+            raise UsageError(f"{option} keeps a dim, and the rank of the input {printable(name)} is unknown.")
         for axis, (dim, size) in enumerate(zip(dims or (), shape, strict=False)):
+            if size == KEPT:
+                continue
             if isinstance(dim, int) and dim != size:
                 raise UsageError(
                     f"{option} makes dim {axis} {size}, and the model has a fixed {dim} there: {_listed(dims or ())}."
                 )
             if isinstance(dim, str):
                 self.set_symbol(dim, size, option)
-        self.shapes[name] = shape
+        self.shapes[name] = tuple(dim if size == KEPT else size for dim, size in zip(dims or shape, shape, strict=True))
 
     def set_batch(self, size: int, given: Collection[str]) -> None:
         """Set the first dims; one that is declared stays, if any input has none."""
@@ -133,16 +137,12 @@ class _Found:
             if isinstance(dim, str):
                 self.set_symbol(dim, size, option)
             elif dim is None:
-                self.shapes[name] = (size, *(self._declared[name] or ())[1:])
-        self.shapes = {
-            name: tuple(self.symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
-            for name, dims in self.shapes.items()
-        }
+                self.shapes[name] = (size, *(self.shapes.get(name) or self._declared[name] or ())[1:])
 
     def _check_given_batch(self, size: int, option: str) -> None:
         """Raise if an input has another batch, because its whole shape is given."""
         for name, shape in self.shapes.items():
-            if len(shape) > 1 and shape[0] != size:
+            if len(shape) > 1 and isinstance(shape[0], int) and shape[0] != size:
                 given = shape_option(name, shape)
                 raise UsageError(
                     f"{given} makes the first dim of {printable(name)} {shape[0]}, and {option} {size}: leave one out."

@@ -28,10 +28,10 @@ from opshift.passes.rewrite.type_choice import Types, is_narrower
 class UnmeasuredError(Exception):
     """A model could not be run; the text has the reason, and `operator` the one without a kernel, if that is it."""
 
-    def __init__(self, reason: str, operator: str = "") -> None:
-        """Take the reason."""
+    def __init__(self, reason: str, operator: str = "", *, opens: bool = False) -> None:
+        """Take the reason; the model may be one that `opens`, and does not run."""
         super().__init__(reason)
-        self.operator = operator
+        self.operator, self.opens = operator, opens
 
 
 Values = Mapping[str, npt.NDArray[Any]]

@@ -31,6 +31,16 @@ def with_interface(model: onnx.ModelProto, like: onnx.ModelProto, types: Collect
     return _wrapped(model, inputs, outputs)
 
 
+def with_unread(model: onnx.ModelProto, like: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
+    """Return a model with more inputs, which no node reads, as another model has them."""
+    if not names:
+        return model
+    work = onnx.ModelProto()
+    work.CopyFrom(model)
+    work.graph.input.extend(value for value in like.graph.input if value.name in names)
+    return work
+
+
 def with_small_integers(model: onnx.ModelProto, types: Sequence[int]) -> onnx.ModelProto:
     """Return a model that cuts its inputs of these integer types to 16 bits, so that products of two fit in 32."""
     inputs = {

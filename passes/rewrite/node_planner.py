@@ -351,8 +351,11 @@ def _refused(context: NodeContext, code: Code, reason: str, hint: str = "") -> N
 def _without_bfloat16(legality: Legality) -> str:
     """Return what helps where no operator accepts bfloat16: an opset that does, if the target loads one."""
     if legality.target is not None and legality.target.opset[1] < 13:
-        return "Convert the model to float first."
-    return "Use opset 13 or newer, or convert the model to float first."
+        return _TO_FLOAT
+    return f"Use opset 13 or newer, or {_TO_FLOAT[0].lower()}{_TO_FLOAT[1:]}"
+
+
+_TO_FLOAT = "Change it to float with --types bfloat16=float, and --io-types if it is that of inputs or outputs."
 
 
 def _holds_constants(deriver: Deriver) -> bool:

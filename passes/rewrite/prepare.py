@@ -63,6 +63,7 @@ class Preparation:
         narrow: the element types of constants that the opset lacks.
         opset: which that is.
         quantized: the target, if DequantizeLinear, an operator and QuantizeLinear become one on quantized values.
+        inline: whether functions are inlined, since the target loads none, or since they are to be decomposed.
     """
 
     sizes: Sizes = field(default_factory=Sizes)
@@ -76,6 +77,7 @@ class Preparation:
     narrow: frozenset[int] = frozenset()
     opset: int = 0
     quantized: Legality | None = None
+    inline: bool = False
 
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""
@@ -109,6 +111,8 @@ class Prepared:
     """Why nodes stay between DequantizeLinear and QuantizeLinear, by their paths."""
     kept: Mapping[str, Reason] = field(default_factory=dict)
     """Why each If, Loop and Scan stays that the target lacks, by their paths."""
+    dropped: tuple[str, ...] = ()
+    """The inputs that no node reads, which the target does not accept."""
 
 
 def prepare(
@@ -127,8 +131,9 @@ def prepare(
     Raises:
         UsageError: the sizes do not fit the model, or it has training information.
     """
+    inline = asked.inline and bool(model.functions)
     needed = asked.sizes or asked.static or asked.tidy or asked.types or asked.narrow or asked.quantized
-    if not asked or not (needed or may_fold(model, asked.missing)):
+    if not inline and not (asked and (needed or may_fold(model, asked.missing))):
         return Prepared(model)
     if model.training_info:
         raise UsageError("The model has training information, which is for its own shapes and nodes: remove it first.")
@@ -161,9 +166,10 @@ def prepare(
     widened = widen(work, asked.narrow, asked.opset, whole) if asked.narrow else Widened()
     steps += widened.steps
     refusals = tuple(_open(work, values, found, asked.static)) if asked.static else ()
-    if not steps and not changed and not types:
+    count = len(model.functions) - len(work.functions)
+    if not steps and not changed and not types and not (inline and count):
         return Prepared(model, refusals=refusals, wide=retyped.wide, kept=kept, dequantized=joined.kept)
-    notes = (*_inlined(len(model.functions) - len(work.functions)), *widened.notes)
+    notes = (*_of_functions(count, inline), *widened.notes)
     return Prepared(
         work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide, kept=kept, dequantized=joined.kept
     )
@@ -176,10 +182,11 @@ def _joined(work: onnx.ModelProto, asked: Preparation, shown: Shown, evaluate: E
     return join(work, known_values(shown(work), evaluate), asked.quantized)
 
 
-def _inlined(count: int) -> Iterator[str]:
-    """Yield a note if there are so many functions less."""
+def _of_functions(count: int, asked: bool) -> Iterator[str]:
+    """Yield a note on functions that were inlined."""
     if count:
-        yield f"{count} {'function was' if count == 1 else 'functions were'} inlined to be folded."
+        why = "" if asked else " to be folded"
+        yield f"{count} {'function was' if count == 1 else 'functions were'} inlined{why}."
 
 
 def _without_missing(
@@ -221,12 +228,18 @@ def _with_types(
         try:
             types = replace(types, wide=islands(work, types, _change(work, values, asked)))
         except UnmeasuredError as error:
-            reason = f"narrower floats are chosen by running the model, and onnxruntime does not: {error}."
-            return Retyped(refusals=(Refusal(Code.TYPE, "model", "", reason, "Give it --inputs that it runs on."),))
+            reason = f"narrower floats are chosen by running the model, and onnxruntime does not: {error}".rstrip(".")
+            hint = "Give it --inputs that it runs on." if error.opens else _REPLACED_FIRST
+            return Retyped(refusals=(Refusal(Code.TYPE, "model", "", f"{reason}.", hint),))
     retyped = change_types(work, values, types, runnable=asked.runnable)
     if not retyped.refusals:
         fold(work, known_values(shown(work)), asked.constants)
     return retyped
+
+
+_REPLACED_FIRST = (
+    "Convert it with --target onnxruntime first, which replaces what has no kernel, or tells what is wrong."
+)
 
 
 def _change(work: onnx.ModelProto, values: Scope, asked: Preparation) -> Change:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
@@ -22,6 +23,7 @@ from opshift.passes.base.results import Code, Refusal
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, names_read
 from opshift.passes.rewrite.fixed_shapes import shape_option, undeclared
+from opshift.passes.rewrite.prepare import Prepared
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -89,15 +91,32 @@ def _unranked(model: onnx.ModelProto, target: str) -> Iterator[Refusal]:
         yield Refusal(Code.MISSING_FACT, f"output {printable(value.name)}", "", reason.format("outputs"), hint)
 
 
-def _unused_inputs(model: onnx.ModelProto, target: str) -> tuple[Refusal, ...]:
+def without_unread(prepared: Prepared, target: str) -> Prepared:
+    """Return a model without the inputs that no node reads, for a target that runs no models with such inputs."""
+    unread = tuple(_unread_inputs(prepared.model))
+    if not unread or len(unread) == len(prepared.model.graph.input):
+        return prepared
+    work = onnx.ModelProto()
+    work.CopyFrom(prepared.model)
+    kept = [value for value in work.graph.input if value.name not in unread]
+    del work.graph.input[:]
+    work.graph.input.extend(kept)
+    named = ", ".join(map(printable, unread))
+    note = f"No longer inputs, since no node reads them and {target} runs no models with such: {named}."
+    return dataclasses.replace(prepared, model=work, notes=(*prepared.notes, note), dropped=unread)
+
+
+def _unread_inputs(model: onnx.ModelProto) -> Iterator[str]:
     read = {value.name for value in model.graph.output}.union(*map(names_read, model.graph.node))
     read.update(tensor.name for tensor in model.graph.initializer)
+    yield from (value.name for value in model.graph.input if value.name not in read)
+
+
+def _unused_inputs(model: onnx.ModelProto, target: str) -> tuple[Refusal, ...]:
     reason = f"no node reads it, and {target} runs no models with such inputs."
     hint = "Remove it from the inputs of the model."
     return tuple(
-        Refusal(Code.NO_LOWERING, f"input {printable(value.name)}", "", reason, hint)
-        for value in model.graph.input
-        if value.name not in read
+        Refusal(Code.NO_LOWERING, f"input {printable(name)}", "", reason, hint) for name in _unread_inputs(model)
     )
 
 

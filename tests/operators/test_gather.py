@@ -61,13 +61,31 @@ def pairs(*values: Any) -> Array:
 class TestScatterND(Table):
     operator = scatternd.OPERATOR
     cases = (
-        Case("elements", [CUBE[0, 0], pairs([1], [-1]), arr([5, 6])], least=9, symbolic=11),
-        Case("slices", [CUBE[0], pairs([1], [-2]), CUBE[1, :2] * 10], least=9, symbolic=11),
-        Case("whole places", [CUBE[0], pairs([1, 0], [-1, -1]), arr([5, 6])], least=9, symbolic=11),
-        Case("a table of places", [CUBE, pairs([[1, 0]], [[0, 1]]), CUBE[:, :1] * 10], least=9, symbolic=11),
-        Case("int64", [np.arange(4), pairs([2]), np.array([-9])], least=9, symbolic=11),
+        Case("elements", [CUBE[0, 0], pairs([1], [-1]), arr([5, 6])], least=7, symbolic=11),
+        Case("slices", [CUBE[0], pairs([1], [-2]), CUBE[1, :2] * 10], least=7, symbolic=11),
+        Case("whole places", [CUBE[0], pairs([1, 0], [-1, -1]), arr([5, 6])], least=7, symbolic=11),
+        Case("a table of places", [CUBE, pairs([[1, 0]], [[0, 1]]), CUBE[:, :1] * 10], least=7, symbolic=11),
+        Case("int64", [np.arange(4), pairs([2]), np.array([-9])], least=7, symbolic=11),
         Case("known slices", [CUBE, pairs([1, 2], [-2, -1]), CUBE[0, :2] * 10], known=(1,), least=9, symbolic=9),
         Case("known places", [CUBE[0], pairs([1, 0], [-1, -1]), arr([5, 6])], known=(1,), least=9, symbolic=11),
+        *(
+            Case(f"known, {what}", [CUBE, pairs(*places), updates], known=(1,), least=7, symbolic=9)
+            for what, places, updates in (
+                ("a row", [[-1]], CUBE[:1] * 10),
+                ("rows in another order", [[1], [0]], CUBE * 10),
+                ("one row twice", [[1], [1]], CUBE[:1] * np.array([10, 10], F32).reshape(2, 1, 1)),
+                ("a table of rows", [[[1], [0]]], CUBE[None] * 10),
+                ("places of the middle axis", [[[0, 2], [0, 0]], [[1, 2], [1, 0]]], CUBE[:, :2] * 10),
+                ("elements of the last axis", [[a, b, 3] for a in (0, 1) for b in range(3)], np.arange(6, dtype=F32)),
+                ("a block", [[1, b, c] for b in (0, -1) for c in (1, 2)], arr([5, 6, 7, 8])),
+                ("places apart", [[0, 1], [1, 2], [1, -3]], CUBE[0] * 10),
+                ("elements apart", [[0, 1, 3], [1, 2, 0]], arr([5, 6])),
+                ("every element", [list(place) for place in np.ndindex(2, 3, 4)], np.arange(24, dtype=F32)),
+            )
+        ),
+        Case("known, bool", [CUBE > 5, pairs([1]), CUBE[:1] > 15], known=(1,), least=7, symbolic=9),
+        Case("known, strings", [text("a", "b", "c"), pairs([1]), text("x")], known=(1,), least=9, symbolic=11),
+        Case("one row twice", [CUBE, pairs([1], [1]), CUBE[[0, 0]]], least=7, symbolic=11),
         *(
             Case(
                 f"{how} into one place",
@@ -120,7 +138,8 @@ class TestScatterElements(Table):
                 f"axis {axis}",
                 [CUBE[0], np.array([[1, 0]], np.int64), arr([[-5, -6]])],
                 ScatterElements(axis),
-                least=9,
+                least=7,
+                symbolic=9,
             )
             for axis in (0, 1, -1)
         ),
@@ -143,6 +162,31 @@ class TestScatterElements(Table):
             for axis, dtype in ((0, F32), (1, np.int32), (2, np.int64), (-1, F64))
             for reduction in (("add", "mul") if dtype is F64 else REDUCTIONS)
         ),
+        *(
+            Case(
+                f"known, {what}",
+                [CUBE[0], pairs(*places), updates],
+                ScatterElements(axis),
+                known=(1,),
+                least=7,
+                symbolic=9,
+            )
+            for what, axis, places, updates in (
+                ("columns", 1, [[-1, 0]] * 3, CUBE[1, :, :2]),
+                ("rows", 0, [[2] * 4, [0] * 4], CUBE[1, :2]),
+                ("one row twice", -2, [[1] * 4, [1] * 4], CUBE[1, [0, 0]]),
+                ("places of each row", 1, [[3, 1], [0, -1]], CUBE[1, :2, :2]),
+                ("some columns", 1, [[2], [2]], CUBE[1, :2, :1]),
+            )
+        ),
+        Case(
+            "int32 places",
+            [CUBE[0], np.array([[3, -4]], np.int32), arr([[5, 6]])],
+            ScatterElements(1),
+            least=7,
+            symbolic=9,
+        ),
+        Case("known, bool", [CUBE[0] > 5, pairs([1]), CUBE[0, :1, :1] > 9], ScatterElements(1), (1,), 7, 9),
         Case("mul, nothing", [CUBE, PLACES[:, :0], arr(PLACES)[:, :0]], ScatterElements(1, "mul"), least=7),
     )
 
