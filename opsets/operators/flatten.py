@@ -72,5 +72,5 @@ OPERATOR = Operator(
     shape=shape,
     idle=_idle,
     lowerings=(reshaped,),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True, keeps_order=True),
 )

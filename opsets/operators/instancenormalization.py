@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first, rank_unknown
+from opshift.opsets.families.merged_axes import images
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse, spatial
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -97,6 +98,7 @@ OPERATOR = Operator(
     lowerings=(computed, of_rows),
     wider_types=COMPUTED,
     traits=Traits(
+        merges=images,
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
         equal_dims=channels,
         inner_sum=InnerSum(SumUse.CENTERED, spatial, by_channel=True),

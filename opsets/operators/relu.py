@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Flow, Trait, Traits
@@ -14,5 +15,5 @@ OPERATOR = plain(
     # Relu-14: "y = max(0, x)".
     lambda x: np.maximum(x, np.array(0, x.dtype)),
     wider_types=ORDERED,
-    traits=Traits(value_range=value_ranges.rectified, floats=(Trait.SELECTS,), flow=Flow.POINTWISE),
+    traits=Traits(merges=elementwise, value_range=value_ranges.rectified, floats=(Trait.SELECTS,), flow=Flow.POINTWISE),
 )

@@ -132,5 +132,7 @@ OPERATOR = Operator(
         reshaped_at_run_time,
         reshaped_to_others_than_one,
     ),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), equal_dims=equal_dims, spreads=False, all_elements=True),
+    traits=Traits(
+        floats=(Trait.MOVES,), moved=(0,), equal_dims=equal_dims, spreads=False, all_elements=True, keeps_order=True
+    ),
 )

@@ -11,6 +11,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first, one_axis
+from opshift.opsets.families.merged_axes import along_axis
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
@@ -258,6 +259,7 @@ OPERATOR = Operator(
     weight=4.0,
     nan_defined=lambda what, operands: first(operands).dtype in INTEGERS,
     traits=Traits(
+        merges=along_axis,
         value_range=value_ranges.moved_and_positions,
         floats=(Trait.MOVES,),
         counts=(1,),

@@ -108,5 +108,5 @@ OPERATOR = Operator(
     moves_data=True,
     idle=lambda meaning, operands: operands[1] is not None and operands[1].size == 0,
     lowerings=(reshaped, reshaped_to_known, reshaped_to_grown, reshaped_at_run_time),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
+    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True, keeps_order=True),
 )

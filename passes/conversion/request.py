@@ -166,6 +166,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         runnable=target is None and kernels.installed(),
         narrow=narrow,
         opset=legality.opset if narrow else 0,
+        ranks={} if target is None or source.model.training_info else target.max_ranks(legality.opset),
     )
     found = known.prepared(asked, lambda: _prepared(source, asked, options))
     found = dataclasses.replace(found, folds=asked.fold)

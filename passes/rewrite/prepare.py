@@ -25,6 +25,7 @@ from opshift.passes.graph.traversal import node_name
 from opshift.passes.rewrite.collected_lists import collect
 from opshift.passes.rewrite.control_flow import expand, why_kept
 from opshift.passes.rewrite.element_types import Retyped, change_types
+from opshift.passes.rewrite.fewer_axes import may_exceed, merge_axes
 from opshift.passes.rewrite.fixed_shapes import (
     Fixed,
     Sizes,
@@ -60,6 +61,7 @@ class Preparation:
         runnable: whether nodes keep a type for which the installed onnxruntime has a kernel.
         narrow: the element types of constants that the opset lacks.
         opset: which that is.
+        ranks: the most axes that operators of the target take, if it limits them.
     """
 
     sizes: Sizes = field(default_factory=Sizes)
@@ -72,12 +74,12 @@ class Preparation:
     runnable: bool = False
     narrow: frozenset[int] = frozenset()
     opset: int = 0
+    ranks: Mapping[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""
-        return (
-            bool(self.sizes) or self.fold or bool(self.static) or bool(self.missing) or bool(self.types or self.narrow)
-        )
+        wanted = (self.sizes, self.fold, self.static, self.missing, self.types, self.narrow, self.ranks)
+        return any(map(bool, wanted))
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def prepare(
     Raises:
         UsageError: the sizes do not fit the model, or it has training information.
     """
-    needed = asked.sizes or asked.static or asked.tidy or asked.types or asked.narrow
+    needed = any((asked.sizes, asked.static, asked.tidy, asked.types, asked.narrow)) or may_exceed(model, asked.ranks)
     if not asked or not (needed or may_fold(model, asked.missing)):
         return Prepared(model)
     if model.training_info:
@@ -135,6 +137,9 @@ def prepare(
     kept = why_kept(work, values, asked.missing, Propagation(shown(work), evaluate)) if asked.missing else {}
     if steps or asked.tidy or foldable(work, values, asked.constants):
         steps += fold(work, values, asked.constants)
+    if asked.ranks and (narrower := merge_axes(work, values, asked.ranks)):
+        steps += narrower
+        values = known_values(shown(work), evaluate)
     if asked.sizes:
         write_values(work, values)
     types: Mapping[str, str] = {}
