@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import onnx
@@ -22,6 +22,7 @@ from opshift.passes.base.results import FITS, TENSOR_OUTPUT, Plan, Refusal
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
 from opshift.passes.conversion.narrow_floats import MeasuredIslands
 from opshift.passes.conversion.plan_cache import PlanCache
+from opshift.passes.graph.traversal import GraphView
 from opshift.passes.io import external_data as external
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import Source, load
@@ -154,6 +155,8 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
     held = frozenset(name for body in source.bodies for domain, name, _ in body.by_op_key if not default_domain(domain))
     narrow = frozenset(() if source.model.training_info else lacking(source.model, legality.opset))
     missing = frozenset(() if source.model.training_info else _missing(legality, held))
+    if legality.opset < _CARRIES_SEQUENCES and not source.model.training_info and _carries_sequences(source.bodies):
+        missing |= {*SEQUENCES}
     asked = Preparation(
         sizes=sizes,
         fold=options.fold or bool(sizes) or needed or bool(missing),
@@ -227,6 +230,17 @@ def _missing(legality: Legality, held: Collection[str]) -> Iterator[str]:
         lacks = name in legality.decompose or (legality.target is not None and not legality.target.has_computed(name))
         if lacks or (name in held and schema_at("", name, legality.opset) is None):
             yield name
+
+
+_CARRIES_SEQUENCES = 13
+"""The first opset whose If and Loop return sequences: below, their graphs return elements, or none."""
+
+
+def _carries_sequences(bodies: Iterable[GraphView]) -> bool:
+    """Return whether a graph inside of a node returns a sequence or an optional."""
+    graphs = (body.graph for body in bodies if body.outer is not None)
+    kinds = (value.type for graph in graphs if isinstance(graph, onnx.GraphProto) for value in graph.output)
+    return any(kind.HasField("sequence_type") or kind.HasField("optional_type") for kind in kinds)
 
 
 def assumed(assume: Collection[str], allow: Collection[str] | None, stacklevel: int = 3) -> frozenset[str]:
