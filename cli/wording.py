@@ -213,6 +213,7 @@ PREPARED = {
     Action.FOLD: "folded: the outputs follow from shapes and constants",
     Action.INLINE: "replaced by the nodes of a branch",
     Action.UNROLL: "unrolled",
+    Action.LOWER: "replaced first, such as with fewer axes",
     Action.RETYPE: "computed in another element type",
     Action.QUANTIZE: "joined to operators on quantized values",
     Action.DROP: "dropped: unused",

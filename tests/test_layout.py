@@ -207,6 +207,7 @@ def test_strings_that_name_operators_are_found() -> None:
         "Constant",
         "Identity",
         "Cast",
+        "Reshape",
         "If",
         "Loop",
         "Scan",

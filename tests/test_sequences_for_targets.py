@@ -97,6 +97,10 @@ BRANCHES = {
     "elements": ("q_a = SequenceConstruct (x, t_a)", "n = Neg (x) q_b = SequenceConstruct (t_b, n)"),
     "the same twice": ("q_a = SequenceConstruct (x, x)", "q_b = SequenceConstruct (t_b, x)"),
     "parts": ("q_a = SplitToSequence <axis = 0> (x)", "q_b = SplitToSequence <axis = 0> (t_b)"),
+    "one of another": (
+        "r = SequenceConstruct (x, t_a) e = SequenceAt (r, one) q_a = SequenceConstruct (e, x)",
+        "q_b = SequenceConstruct (x, t_b)",
+    ),
     "one put in": ("r = SequenceConstruct (x) q_a = SequenceInsert (r, t_a)", "q_b = SequenceConstruct (x, t_b)"),
 }
 
@@ -268,6 +272,71 @@ def test_a_counted_loop_goes_to_targets_without_sequences(place: str, target: st
     assert not operators(result.rewritten) & set(SEQUENCES)
     # A Loop that puts elements in front has no rows in that order.
     assert ("Loop" in operators(result.rewritten)) == (target != "rknn" and not place)
+    same(model, result.rewritten, {"x": random(2, 3)})
+
+
+CARRIED = {
+    "the next two": "u = SequenceAt (p, zero) v = SequenceAt (p, one) w = Add (u, v) q = SequenceConstruct (v, w)",
+    "one that goes, and one that comes": (
+        "r = SequenceErase (p, zero) u = SequenceAt (r, last) w = Neg (u) q = SequenceInsert (r, w)"
+    ),
+    "the same": "q = Identity (p)",
+    "exchanged": "u = SequenceAt (p, zero) v = SequenceAt (p, one) q = SequenceConstruct (v, u)",
+    "the same one twice": "u = SequenceAt (p, one) q = SequenceConstruct (u, u)",
+    "in a branch": (
+        "z = Cast <to = 9> (i) q = If (z) <"
+        "then_branch = a () => (seq(float[2,3]) q_a) { s = SequenceAt (p, one) q_a = SequenceConstruct (s, x) }, "
+        "else_branch = b () => (seq(float[2,3]) q_b) "
+        "{ s = SequenceAt (p, zero) m = Exp (s) q_b = SequenceConstruct (m, s) }>"
+    ),
+}
+
+
+def carrying(body: str, opset: int = 18) -> onnx.ModelProto:
+    """Return a model with a Loop of a run-time count that carries a sequence of two, and returns rows beside it."""
+    return parsed(
+        "t = Neg (x) f = SequenceConstruct (x, t) g, h = Loop (count, , f) <"
+        "body = b (int64 i, bool c, seq(float[2,3]) p) "
+        f"=> (bool d, seq(float[2,3]) q, float[2,3] row) {{ d = Identity (c) {body} k = SequenceLength (q) "
+        "l = Cast <to = 1> (k) row = Add (l, x) }> "
+        "j = ConcatFromSequence <axis = 0> (g) m = ReduceSum <keepdims = 0> (h) y = Add (j, m)",
+        opset,
+        inputs="float[2,3] x, int64 count",
+    )
+
+
+@pytest.mark.parametrize("request_of", [{"target": NO_LISTS}, {"opset": 11}, {"opset": 9}], ids=["target", "11", "9"])
+@pytest.mark.parametrize("body", CARRIED.values(), ids=list(CARRIED))
+def test_a_loop_carries_the_elements_of_a_sequence_of_fixed_length(body: str, request_of: dict[str, Any]) -> None:
+    model = carrying(body)
+    result = opshift.convert(model, **request_of)
+    assert not operators(result.rewritten) & set(SEQUENCES)
+    assert "Loop" in operators(result.rewritten)
+    for count in (0, 1, 4):
+        same(model, result.rewritten, {"x": random(2, 3), "count": np.array(count)})
+
+
+def test_a_sequence_that_grows_is_not_one_of_fixed_length() -> None:
+    plan = opshift.plan(carrying("q = SequenceInsert (p, x)"), target=NO_LISTS)
+    assert {refusal.operator.partition("-")[0] for refusal in plan.refusals} >= {"SequenceInsert", "SequenceConstruct"}
+
+
+@pytest.mark.parametrize("opset", [11, 12])
+def test_below_13_an_if_returns_elements(opset: int) -> None:
+    """If-11 and Loop-11 have tensors alone, though there are sequences."""
+    model = with_if(*BRANCHES["elements"], "y = ConcatFromSequence <axis = 0> (q)")
+    result = opshift.convert(model, opset=opset)
+    for condition in (True, False):
+        same(model, result.rewritten, {"x": random(2, 3), "c": np.array(condition)})
+
+
+@pytest.mark.parametrize("opset", [11, 12, 13])
+@pytest.mark.parametrize("maker", ["SplitToSequence <axis = 0> (x)", "SequenceConstruct (x, x)"])
+def test_below_14_a_sequence_is_passed_on_without_identity(maker: str, opset: int) -> None:
+    """Alone, the replacement was an Identity, which has tensors only there: right conversions were rejected."""
+    model = parsed(f"q = {maker} r = Identity (q) y = ConcatFromSequence <axis = 1> (r)", inputs="float[n,3] x")
+    result = opshift.convert(model, opset=opset)
+    assert "Identity" not in operators(result.rewritten)
     same(model, result.rewritten, {"x": random(2, 3)})
 
 

@@ -116,6 +116,7 @@ PREPARED = {
     Action.FOLD: "folded",
     Action.INLINE: "inlined",
     Action.UNROLL: "unrolled",
+    Action.LOWER: "replaced first",
     Action.RETYPE: "retyped",
     Action.QUANTIZE: "joined",
     Action.DROP: "dropped",

@@ -165,6 +165,10 @@ def normal(what: Any, operands: Operands) -> tuple[Any, Operands]:
     rank = len(what.kernel_shape)
     ones = (1,) * rank
     what = dataclasses.replace(what, strides=what.strides or ones, dilations=what.dilations or ones)
+    if not what.auto_pad.startswith("SAME") and len(what.dilations) == rank:
+        # One element has no distance from another. With SAME_*, onnxruntime takes another way where it has dilations.
+        spread = zip(what.kernel_shape, what.dilations, strict=True)
+        what = dataclasses.replace(what, dilations=tuple(1 if kernel == 1 else step for kernel, step in spread))
     sizes = sizes_of(operands)
     if sizes is not None and len(sizes) != rank:
         return what, operands

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import FLOATS, SIGNED, UNSIGNED
 from opshift.opsets.registry.lowering import Reason, lowering, op
@@ -62,5 +63,10 @@ OPERATOR = plain(
     np.abs,
     (of_unsigned, parted, chosen, larger),
     wider_types=QUOTIENT,
-    traits=Traits(value_range=value_ranges.absolute, floats=(Trait.MOVES,), inverse=lambda value: (value, -value)),
+    traits=Traits(
+        merges=elementwise,
+        value_range=value_ranges.absolute,
+        floats=(Trait.MOVES,),
+        inverse=lambda value: (value, -value),
+    ),
 )

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, in_own_type, known_type, plain
@@ -46,5 +47,5 @@ OPERATOR = plain(
     _oracle,
     (by_log,),
     wider_types=COMPUTED,
-    traits=Traits(domains={0: Interval(1)}),
+    traits=Traits(merges=elementwise, domains={0: Interval(1)}),
 )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.families.scalars import AS_VECTOR
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Dim
@@ -47,6 +48,7 @@ OPERATOR = with_legacy_broadcast(
         wider_types=WRAPPED,
         neutral=neutral_operand(0, floats=-0.0),
         traits=Traits(
+            merges=elementwise,
             value_range=value_ranges.added,
             floats=(Trait.ADDS, Trait.ONCE),
             flow=Flow.POINTWISE,

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from opshift.opsets.families.axes import END, axis_fault, axis_not_negative, first, one_axis, rank_known, rank_unknown
+from opshift.opsets.families.merged_axes import along_axis
 from opshift.opsets.families.rows import ranked_axes
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import INTEGERS, Tensor
@@ -520,6 +521,7 @@ OPERATOR = Operator(
     adversarial=adversarial,
     nan_defined=nan_defined,
     traits=Traits(
+        merges=along_axis,
         value_range=value_ranges.positions,
         floats=(Trait.MOVES,),
         flow=Flow.BOUNDED,

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import axis_not_negative, first, one_axis
+from opshift.opsets.families.merged_axes import along_axis
 from opshift.opsets.operators import argmax
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
@@ -85,6 +86,11 @@ OPERATOR = Operator(
     lowerings=(of_negatives, of_complements),
     nan_defined=argmax.nan_defined,
     traits=Traits(
-        value_range=value_ranges.positions, floats=(Trait.MOVES,), flow=Flow.BOUNDED, decides=True, nan_undefined=True
+        merges=along_axis,
+        value_range=value_ranges.positions,
+        floats=(Trait.MOVES,),
+        flow=Flow.BOUNDED,
+        decides=True,
+        nan_undefined=True,
     ),
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Traits
@@ -36,5 +37,5 @@ OPERATOR = plain(
     _oracle,
     (by_asin,),
     wider_types=COMPUTED,
-    traits=Traits(inverse=lambda value: (math.tan(value),)),
+    traits=Traits(merges=elementwise, inverse=lambda value: (math.tan(value),)),
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Interval, Traits
@@ -36,5 +37,5 @@ OPERATOR = plain(
     _oracle,
     (by_log,),
     wider_types=COMPUTED,
-    traits=Traits(domains={0: Interval(-1, 1)}),
+    traits=Traits(merges=elementwise, domains={0: Interval(-1, 1)}),
 )

@@ -11,6 +11,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import Stages, images
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import channels
@@ -262,6 +263,11 @@ def computed(x, scale, bias, mean, var, along: Sequence[int], epsilon: float):
     return (x - op.Reshape(mean, along)) * op.Reshape(factor, along) + op.Reshape(bias, along)
 
 
+def _with_fewer_axes(what: BatchNormalization, operands: Operands, most: int) -> Stages | None:
+    """Merge the axes behind the channels, if each channel has one mean."""
+    return images(what, operands, most) if what.spatial else None
+
+
 OPERATOR = Operator(
     name="BatchNormalization",
     meaning=BatchNormalization,
@@ -280,6 +286,10 @@ OPERATOR = Operator(
     lowerings=(flattened, in_one_type, measured, computed),
     wider_types=SUMMED,
     traits=Traits(
-        floats=(Trait.SUMS, Trait.WEIGHS), domains={4: Interval(0)}, equal_dims=channels, undefined=Undefined.NO_BATCH
+        merges=_with_fewer_axes,
+        floats=(Trait.SUMS, Trait.WEIGHS),
+        domains={4: Interval(0)},
+        equal_dims=channels,
+        undefined=Undefined.NO_BATCH,
     ),
 )

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -139,5 +140,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(multiplied, divided, divided_uint64),
     adversarial=adversarial,
-    traits=Traits(floats=(Trait.MOVES,)),
+    traits=Traits(merges=elementwise, floats=(Trait.MOVES,)),
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.operators.bitshift import BITS
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import SIGNED, Tensor
@@ -84,5 +85,5 @@ OPERATOR = plain(
     np.bitwise_and,
     (by_bits,),
     adversarial=any_bits,
-    traits=Traits(value_range=value_ranges.bits, floats=(Trait.MOVES,), equal_dims=broadcast),
+    traits=Traits(merges=elementwise, value_range=value_ranges.bits, floats=(Trait.MOVES,), equal_dims=broadcast),
 )

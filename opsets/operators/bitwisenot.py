@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.operators.bitwiseand import any_bits, own_type, typed
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
@@ -22,5 +23,5 @@ OPERATOR = plain(
     np.bitwise_not,
     (complement,),
     adversarial=any_bits,
-    traits=Traits(value_range=value_ranges.inverted, floats=(Trait.MOVES,)),
+    traits=Traits(merges=elementwise, value_range=value_ranges.inverted, floats=(Trait.MOVES,)),
 )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.operators.bitwiseand import any_bits
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
@@ -24,5 +25,5 @@ OPERATOR = plain(
     (by_sum,),
     adversarial=any_bits,
     neutral=neutral_operand(0),
-    traits=Traits(value_range=value_ranges.bits, floats=(Trait.MOVES,), equal_dims=broadcast),
+    traits=Traits(merges=elementwise, value_range=value_ranges.bits, floats=(Trait.MOVES,), equal_dims=broadcast),
 )

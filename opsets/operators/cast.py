@@ -14,6 +14,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import INTEGERS, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
@@ -204,6 +205,7 @@ OPERATOR = Operator(
     idle=lambda meaning, operands: first(operands).dtype == meaning.to,
     of_dims=lambda dim: dim,
     traits=Traits(
+        merges=elementwise,
         value_range=value_ranges.converted,
         floats=(Trait.ONCE, Trait.CONVERTS),
         moved=(0,),

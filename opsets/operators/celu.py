@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -61,5 +62,5 @@ OPERATOR = Operator(
     lowerings=(by_exp,),
     wider_types=COMPUTED,
     body_unused="x / alpha overflows, and for a negative alpha it computes something else than the text",
-    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
+    traits=Traits(merges=elementwise, floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
 )

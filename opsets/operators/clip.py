@@ -11,6 +11,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, Facts, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
@@ -233,6 +234,7 @@ OPERATOR = Operator(
     normal=normal,
     lowerings=(from_lowest, to_highest, chosen, between, looked_up),
     traits=Traits(
+        merges=elementwise,
         value_range=value_ranges.clipped,
         floats=(Trait.SELECTS,),
         compares=True,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import axis_not_negative, one_axis
+from opshift.opsets.families.merged_axes import joined
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, all_but
 from opshift.opsets.registry.traits import EVERY, Trait, Traits
@@ -58,5 +59,5 @@ OPERATOR = Operator(
     variadic=True,
     neutral=_rest,
     moves_data=True,
-    traits=Traits(floats=(Trait.MOVES,), moved=EVERY, joins=True, equal_dims=equal_dims, unchecked=True),
+    traits=Traits(merges=joined, floats=(Trait.MOVES,), moved=EVERY, joins=True, equal_dims=equal_dims, unchecked=True),
 )

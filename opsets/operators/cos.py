@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -48,5 +49,5 @@ OPERATOR = plain(
     _oracle,
     (by_half_sine,),
     wider_types=COMPUTED,
-    traits=Traits(inverse=lambda value: (math.acos(value),)),
+    traits=Traits(merges=elementwise, inverse=lambda value: (math.acos(value),)),
 )

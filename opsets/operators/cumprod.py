@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from opshift.opsets.families.cumulative import along_known_axis, cumulative, pairs
+from opshift.opsets.families.merged_axes import along_operand
 from opshift.opsets.registry.facts import FLOATS
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.traits import Trait, Traits
@@ -37,5 +38,5 @@ OPERATOR = cumulative(
     np.multiply,
     1,
     (of_each_place,),
-    traits=Traits(floats=(Trait.SUMS, Trait.PRODUCTS), unchecked=True),
+    traits=Traits(merges=along_operand, floats=(Trait.SUMS, Trait.PRODUCTS), unchecked=True),
 )

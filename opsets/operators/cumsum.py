@@ -8,6 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.cumulative import along_known_axis, cumulative, pairs
+from opshift.opsets.families.merged_axes import along_operand
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import FLOATS
 from opshift.opsets.registry.lowering import lowering, op
@@ -81,5 +82,11 @@ OPERATOR = cumulative(
     np.add,
     0,
     (of_each_place, of_each_integer, of_halves_of_each_integer),
-    traits=Traits(value_range=value_ranges.accumulated, floats=(Trait.SUMS,), flow=Flow.SUMMED, unchecked=True),
+    traits=Traits(
+        merges=along_operand,
+        value_range=value_ranges.accumulated,
+        floats=(Trait.SUMS,),
+        flow=Flow.SUMMED,
+        unchecked=True,
+    ),
 )

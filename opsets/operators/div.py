@@ -9,6 +9,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.families.scalars import AS_VECTOR
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import INTEGERS, Dim
@@ -88,6 +89,7 @@ OPERATOR = with_legacy_broadcast(
         wider_types=QUOTIENT,
         neutral=neutral_operand(1, right_only=True),
         traits=Traits(
+            merges=elementwise,
             value_range=value_ranges.divided,
             floats=(Trait.MULTIPLIES, Trait.DIVIDES, Trait.ONCE),
             domains={1: Interval(zero=False)},

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -42,5 +43,5 @@ OPERATOR = Operator(
     lowerings=(by_tanh,),
     wider_types=COMPUTED,
     body_unused="exp(x) - 1 loses digits near zero, which onnxruntime's kernel keeps",
-    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
+    traits=Traits(merges=elementwise, floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
 )

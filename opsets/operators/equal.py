@@ -9,6 +9,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, Dim
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
@@ -94,7 +95,9 @@ OPERATOR = with_legacy_broadcast(
         _equal,
         (by_order, both_or_neither, neither_less, without_difference, by_number),
         wider_types=MOVED,
-        traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
+        traits=Traits(
+            merges=elementwise, floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast
+        ),
         of_dims=_of_dims,
     ),
     1,

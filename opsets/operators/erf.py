@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import APPROXIMATE, Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -55,6 +56,7 @@ OPERATOR = plain(
     (by_polynomials,),
     wider_types=SUMMED,
     traits=Traits(
+        merges=elementwise,
         inverse=lambda value: (NormalDist().inv_cdf((value + 1) / 2) / math.sqrt(2),),
         approximated=0.0,
     ),

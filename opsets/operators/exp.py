@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, in_own_type, plain
@@ -57,5 +58,5 @@ OPERATOR = plain(
     _oracle,
     (by_power,),
     wider_types=COMPUTED,
-    traits=Traits(domains={0: Interval(-16, 16)}, inverse=lambda value: (math.log(value),)),
+    traits=Traits(merges=elementwise, domains={0: Interval(-16, 16)}, inverse=lambda value: (math.log(value),)),
 )

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.registry.facts import Dim, constant
+from opshift.opsets.families.merged_axes import Stages, elementwise, in_shape, vector
+from opshift.opsets.registry.facts import Dim, Facts, constant
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -85,9 +86,24 @@ def _shape(meaning: Plain, operands: Operands) -> tuple[Dim, ...] | None:
     return shape if len(dims) <= len(shape) else None
 
 
+def _with_fewer_axes(what: Plain, operands: Operands, most: int) -> Stages | None:
+    """Merge neighbours that are repeated, and those that are not."""
+    data, wanted = first(operands), operands[1]
+    if data.shape is None or wanted is None or wanted.known is None:
+        return None
+    found = elementwise(what, (data, Facts(shape=tuple(wanted.known.tolist()))), most)
+    less, shape = found[0][1] if found else (None, None)
+    if less is None or shape is None:
+        return None
+    numbers = [dim for dim in shape.shape or () if isinstance(dim, int)]
+    return ((what, (in_shape(data, less.shape or ()), vector(numbers))),)
+
+
 OPERATOR = dataclasses.replace(
     plain("Expand", (8, 13), ("input", "shape"), _broadcast, (tiled, repeated), neutral=lambda what, operands: 0),
     normal=_normal,
     shape=_shape,
-    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), all_elements=True, grows=True),
+    traits=Traits(
+        merges=_with_fewer_axes, floats=(Trait.MOVES,), counts=(1,), moved=(0,), all_elements=True, grows=True
+    ),
 )

@@ -73,5 +73,12 @@ OPERATOR = Operator(
     shape=shape,
     idle=_idle,
     lowerings=(reshaped,),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True, quantized="Flatten", form=moved("input")),
+    traits=Traits(
+        floats=(Trait.MOVES,),
+        moved=(0,),
+        all_elements=True,
+        keeps_order=True,
+        quantized="Flatten",
+        form=moved("input"),
+    ),
 )

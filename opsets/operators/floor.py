@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.plain import plain
@@ -41,5 +42,5 @@ OPERATOR = plain(
         by_round,
     ),
     wider_types=ORDERED,
-    traits=Traits(value_range=value_ranges.whole, floats=(Trait.STEPS,), flow=Flow.POINTWISE),
+    traits=Traits(merges=elementwise, value_range=value_ranges.whole, floats=(Trait.STEPS,), flow=Flow.POINTWISE),
 )

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.families.axes import END, axis_not_negative, from_front, one_axis
+from opshift.opsets.families.axes import END, axis_not_negative, from_front, one_axis, product, resolve
+from opshift.opsets.families.merged_axes import Stages, apart, in_shape, place_of, shape_of
 from opshift.opsets.registry.facts import Facts, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -257,6 +258,19 @@ def of_turned_rows(data, indices, forth: Sequence[int], back: Sequence[int]):
     return op.Transpose(rows, perm=back)
 
 
+def _with_fewer_axes(what: Gather, operands: Operands, most: int) -> Stages | None:
+    """Merge the axes before and behind the one that is gathered along, and those of the indices."""
+    data, indices = operands
+    if data is None or indices is None or data.shape is None or indices.shape is None:
+        return None
+    axis = resolve(what.axis, data.rank)
+    vectors = in_shape(indices, (product(indices.shape),)) if len(indices.shape) > 1 else indices
+    groups = apart(data.shape, (axis,), most)
+    if groups is None:
+        return None
+    return ((Gather(place_of(axis, groups)), (in_shape(data, shape_of(data.shape, groups)), vectors)),)
+
+
 OPERATOR = Operator(
     name="Gather",
     meaning=Gather,
@@ -266,5 +280,7 @@ OPERATOR = Operator(
     normal=normal,
     moves_data=True,
     lowerings=(taken, evenly, in_runs, in_plain_runs, guarded, by_number, of_rows, of_turned_rows),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), indices={1: AlongAxis()}, drops_strings=True),
+    traits=Traits(
+        merges=_with_fewer_axes, floats=(Trait.MOVES,), moved=(0,), indices={1: AlongAxis()}, drops_strings=True
+    ),
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.operators.erf import erf
 from opshift.opsets.registry.operator import Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -45,5 +46,5 @@ OPERATOR = Operator(
     oracle=oracle,
     wider_types=COMPUTED,
     # Half of x, up to where 1 + erf(x / sqrt(2)) is 0 in float.
-    traits=Traits(floats=(Trait.COMPOSED,), floats_by=floats_by, approximated=3.0),
+    traits=Traits(merges=elementwise, floats=(Trait.COMPOSED,), floats_by=floats_by, approximated=3.0),
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import images
 from opshift.opsets.families.windows import global_axes, is_global, of_unknown_rank
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.plain import plain
@@ -54,5 +55,5 @@ OPERATOR = plain(
     oracle,
     (by_mean, by_mean_at_run_time, by_mean_of_rows),
     wider_types=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+    traits=Traits(merges=images, floats=(Trait.SUMS, Trait.WEIGHS)),
 )

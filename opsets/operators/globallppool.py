@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import images
 from opshift.opsets.families.windows import global_axes, is_global, of_unknown_rank
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
@@ -119,5 +120,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(by_l1, by_l2, by_powers, by_powers_at_run_time),
     wider_types=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS)),
+    traits=Traits(merges=images, floats=(Trait.SUMS, Trait.WEIGHS)),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import images
 from opshift.opsets.families.windows import global_axes, is_global, of_unknown_rank
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.plain import plain
@@ -53,7 +54,7 @@ OPERATOR = dataclasses.replace(
         oracle,
         (by_maximum, by_maximum_at_run_time, by_maximum_of_rows),
         wider_types=ORDERED,
-        traits=Traits(floats=(Trait.SELECTS,), nan_undefined=True),
+        traits=Traits(merges=images, floats=(Trait.SELECTS,), nan_undefined=True),
     ),
     # Of the maximum of a NaN and a number the text says nothing, as for ReduceMax.
     nan_defined=lambda what, operands: False,

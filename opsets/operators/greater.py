@@ -3,6 +3,7 @@
 import numpy as np
 
 from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain, two_integers
 from opshift.opsets.registry.shape_hints import broadcast
@@ -36,7 +37,9 @@ OPERATOR = with_legacy_broadcast(
         np.greater,
         (exchanged, one_way, by_rest),
         wider_types=ORDERED,
-        traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
+        traits=Traits(
+            merges=elementwise, floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast
+        ),
     ),
     1,
 )

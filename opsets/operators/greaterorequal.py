@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.shape_hints import broadcast
@@ -26,5 +27,12 @@ OPERATOR = plain(
     ("A", "B"),
     np.greater_equal,
     (either, exchanged),
-    traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast, exact_body=True),
+    traits=Traits(
+        merges=elementwise,
+        floats=(Trait.MOVES,),
+        compares=True,
+        flow=Flow.BOUNDED,
+        equal_dims=broadcast,
+        exact_body=True,
+    ),
 )

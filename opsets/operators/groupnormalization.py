@@ -16,6 +16,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import images
 from opshift.opsets.registry.facts import Dim, Facts
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse, spatial
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
@@ -207,6 +208,7 @@ OPERATOR = Operator(
     normal=normal,
     lowerings=(by_channel, as_rows, by_means),
     traits=Traits(
+        merges=images,
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
         floats_by=floats_by,
         inner_sum=InnerSum(SumUse.CENTERED, spatial, by_group=True),

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from opshift.opsets.families.axes import first, rank_known
+from opshift.opsets.families.merged_axes import rows
 from opshift.opsets.families.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
@@ -223,6 +224,12 @@ OPERATOR = Operator(
     # As of ArgMax: a row with NaN has its one anywhere.
     nan_defined=lambda rows, operands: False,
     traits=Traits(
-        floats=(Trait.MOVES,), flow=Flow.BOUNDED, decides=True, nan_undefined=True, rivals=True, checked=True
+        merges=rows,
+        floats=(Trait.MOVES,),
+        flow=Flow.BOUNDED,
+        decides=True,
+        nan_undefined=True,
+        rivals=True,
+        checked=True,
     ),
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.operator import Operator, Version
 from opshift.opsets.registry.traits import NearOne, Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
@@ -33,5 +34,7 @@ OPERATOR = Operator(
     operands=("X",),
     oracle=oracle,
     wider_types=COMPUTED,
-    traits=Traits(floats=(Trait.PIECEWISE, Trait.ADDS_ONE), near_one=NearOne(factor=0.5, rounded=True)),
+    traits=Traits(
+        merges=elementwise, floats=(Trait.PIECEWISE, Trait.ADDS_ONE), near_one=NearOne(factor=0.5, rounded=True)
+    ),
 )

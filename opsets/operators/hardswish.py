@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import of_double, plain
 from opshift.opsets.registry.traits import Trait, Traits
@@ -30,5 +31,11 @@ def clipped(x):
 
 
 OPERATOR = plain(
-    "HardSwish", (14, 22), ("X",), _oracle, (clipped,), wider_types=COMPUTED, traits=Traits(floats=(Trait.COMPOSED,))
+    "HardSwish",
+    (14, 22),
+    ("X",),
+    _oracle,
+    (clipped,),
+    wider_types=COMPUTED,
+    traits=Traits(merges=elementwise, floats=(Trait.COMPOSED,)),
 )

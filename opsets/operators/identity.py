@@ -6,6 +6,7 @@ from typing import Any
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.facts import FLOATS, INTEGERS
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
@@ -52,5 +53,5 @@ OPERATOR = plain(
     moves_data=True,
     wider_types=MOVED,
     idle=lambda meaning, operands: True,
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True),
+    traits=Traits(merges=elementwise, floats=(Trait.MOVES,), moved=(0,), all_elements=True),
 )

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.families.axes import first
+from opshift.opsets.families.axes import first, rank_unknown
+from opshift.opsets.families.merged_axes import images
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse, spatial
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -68,15 +69,36 @@ def computed(x, scale, bias, axes: Sequence[int], behind: Sequence[int], epsilon
     return op.Cast(away / spread * op.Cast(scales, to=within) + op.Cast(biases, to=within), to=to)
 
 
+def _of_unknown_rank(what: InstanceNormalization, operands: Operands) -> Reason | None:
+    if first(operands).dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    return rank_unknown(what, operands)
+
+
+# Not of three axes, by the operator itself: onnxruntime 1.32.0 may crash where an image has no elements.
+@lowering(18, applies_if=_of_unknown_rank, bind=_values, rounds=True)
+def of_rows(x, scale, bias, epsilon: float, within: int, to: int):
+    """Compute it where each channel of each sample is a row, and its scale and bias are columns."""
+    shape = op.Shape(x)
+    wide = op.Cast(op.Flatten(x, axis=2), to=within)
+    away = wide - op.ReduceMean(wide, [1], keepdims=1)
+    spread = op.Sqrt(op.ReduceMean(away * away, [1], keepdims=1) + op.Cast(epsilon, to=within))
+    samples_and_channels = op.Slice(shape, [0], [2])
+    scales = op.Reshape(op.Expand(op.Cast(scale, to=within), samples_and_channels), [-1, 1])
+    biases = op.Reshape(op.Expand(op.Cast(bias, to=within), samples_and_channels), [-1, 1])
+    return op.Reshape(op.Cast(away / spread * scales + biases, to=to), shape, allowzero=1)
+
+
 OPERATOR = Operator(
     name="InstanceNormalization",
     meaning=InstanceNormalization,
     versions=(Version(1), Version(6), Version(22)),
     operands=("input", "scale", "B"),
     oracle=oracle,
-    lowerings=(computed,),
+    lowerings=(computed, of_rows),
     wider_types=COMPUTED,
     traits=Traits(
+        merges=images,
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
         equal_dims=channels,
         inner_sum=InnerSum(SumUse.CENTERED, spatial, by_channel=True),

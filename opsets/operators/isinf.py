@@ -11,6 +11,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -87,5 +88,5 @@ OPERATOR = Operator(
     oracle=oracle,
     lowerings=(either, negative, positive),
     wider_types={**ORDERED, **dict.fromkeys(_FLOAT8, (TensorProto.FLOAT,))},
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
+    traits=Traits(merges=elementwise, floats=(Trait.MOVES,), flow=Flow.BOUNDED),
 )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Flow, Trait, Traits
@@ -27,5 +28,5 @@ OPERATOR = plain(
     np.isnan,
     (by_comparison, unequal),
     wider_types=ORDERED,
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
+    traits=Traits(merges=elementwise, floats=(Trait.MOVES,), flow=Flow.BOUNDED),
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.operator import Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
@@ -32,5 +33,5 @@ OPERATOR = Operator(
     operands=("X",),
     oracle=oracle,
     wider_types=COMPUTED,
-    traits=Traits(floats=(Trait.PIECEWISE,)),
+    traits=Traits(merges=elementwise, floats=(Trait.PIECEWISE,)),
 )

@@ -7,6 +7,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain, two_floats, two_integers
@@ -64,7 +65,9 @@ OPERATOR = with_legacy_broadcast(
         np.less,
         (by_halves, exchanged, one_way, not_the_larger, not_the_larger_float),
         wider_types=ORDERED,
-        traits=Traits(floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast),
+        traits=Traits(
+            merges=elementwise, floats=(Trait.MOVES,), compares=True, flow=Flow.BOUNDED, equal_dims=broadcast
+        ),
     ),
     1,
 )

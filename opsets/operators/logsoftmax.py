@@ -9,6 +9,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import rows
 from opshift.opsets.families.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse, of_softmax
 from opshift.opsets.registry.operator import Operands, Operator
@@ -51,6 +52,7 @@ OPERATOR = Operator(
     nan_defined=defined,
     infinity_defined=defined,
     traits=Traits(
+        merges=rows,
         floats=(Trait.SUMS, Trait.WEIGHS),
         inner_sum=InnerSum(SumUse.LESS_LOGARITHM, of_softmax),
         meaningless=_not_finite,

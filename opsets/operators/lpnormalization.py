@@ -11,6 +11,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import along_axis
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse
 from opshift.opsets.registry.lowering import Reason, lowering, op
@@ -84,6 +85,8 @@ OPERATOR = Operator(
     lowerings=(by_l1, by_l2),
     wider_types=COMPUTED,
     traits=Traits(
-        floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS), inner_sum=InnerSum(SumUse.SCALED)
+        merges=along_axis,
+        floats=(Trait.SUMS, Trait.NORMALIZES, Trait.SQUARES, Trait.WEIGHS),
+        inner_sum=InnerSum(SumUse.SCALED),
     ),
 )

@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from opshift.opsets.families.axes import first
+from opshift.opsets.families.axes import first, rank_unknown
 from opshift.opsets.registry.facts import Tensor
-from opshift.opsets.registry.lowering import Reason, bounded, lowering, op
+from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
@@ -41,14 +41,24 @@ def oracle(what: LRN, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray((wide / scale**what.beta).astype(x.dtype))
 
 
-def _channels(what: LRN, operands: Operands) -> Reason | None:
+def _summed(what: LRN, operands: Operands) -> Reason | None:
     data = first(operands)
     if data.dtype is None or data.shape is None:
         return Reason("the element type or the rank is unknown", missing=True)
-    if len(data.shape) < 2 or what.size < 1:
-        return Reason("it has no channels, or sums none")
-    known = isinstance(data.dim(1), int)
+    return Reason("it has no channels, or sums none") if len(data.shape) < 2 or what.size < 1 else None
+
+
+def _channels(what: LRN, operands: Operands) -> Reason | None:
+    if reason := _summed(what, operands):
+        return reason
+    known = isinstance(first(operands).dim(1), int)
     return None if known else Reason("the number of channels is unknown", missing=True)
+
+
+def _any_channels(what: LRN, operands: Operands) -> Reason | None:
+    if reason := _summed(what, operands):
+        return reason
+    return Reason("the number of channels is known") if isinstance(first(operands).dim(1), int) else None
 
 
 def _around(what: LRN, operands: Operands) -> Mapping[str, Any]:
@@ -64,6 +74,7 @@ def _around(what: LRN, operands: Operands) -> Mapping[str, Any]:
         **{name: Tensor(np.array(number, wide)) for name, number in numbers.items()},
         "pads": (0, before, *behind, 0, what.size - 1 - before, *behind),
         "places": Tensor(np.arange(count)[:, None] + np.arange(what.size)),
+        "window": tuple(range(what.size)),
         "within": within,
         "to": dtype,
     }
@@ -87,13 +98,42 @@ def by_neighbours(
     return op.Cast(wide / op.Pow(total + bias, power), to=to)
 
 
+@lowering(18, applies_if=_any_channels, bind=_around, rounds=True)
+def by_neighbours_at_run_time(
+    x,
+    scale: Sequence[int],
+    bias: Sequence[int],
+    power: Sequence[int],
+    pads: Sequence[int],
+    window: Sequence[int],
+    within: int,
+    to: int,
+):
+    """Do the same for as many channels as there are."""
+    wide = op.Cast(x, to=within)
+    channels = op.Range(0, op.Squeeze(op.Slice(op.Shape(x), [1], [2])), 1)
+    places = op.Unsqueeze(channels, [1]) + window
+    around = op.Gather(op.Pad(wide * wide * scale, pads), places, axis=1)
+    total = op.ReduceSum(around, [2], keepdims=0)
+    return op.Cast(wide / op.Pow(total + bias, power), to=to)
+
+
+@lowering(18, applies_if=rank_unknown)
+def of_four_axes(x):
+    """Merge the axes behind the channels, with one of length 1 for the kernel's sake, and put them apart again."""
+    shape = op.Shape(x)
+    rows = op.Flatten(x, axis=2)
+    image = op.Concat(op.Gather(shape, [0, 1]), op.Gather(op.Shape(rows), [1]), [1], axis=0)
+    return op.Reshape(meaning.Same(op.Reshape(rows, image, allowzero=1)), shape, allowzero=1)
+
+
 OPERATOR = Operator(
     name="LRN",
     meaning=LRN,
     versions=(Version(1), Version(13)),
     operands=("X",),
     oracle=oracle,
-    lowerings=(by_neighbours,),
+    lowerings=(by_neighbours, by_neighbours_at_run_time, of_four_axes),
     wider_types=COMPUTED,
     traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), slides=True),
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from opshift.opsets.families.merged_axes import Stages, elementwise, in_shape, merged, shape_of
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import FLOATS, Facts
 from opshift.opsets.registry.lowering import Reason, lowering, op
@@ -69,6 +70,22 @@ def by_products(a, b, behind: Sequence[int], before: Sequence[int], along: Seque
     return op.ReduceSum(op.Unsqueeze(a, behind) * op.Unsqueeze(b, before), along, keepdims=0)
 
 
+def _with_fewer_axes(what: Plain, operands: Operands, most: int) -> Stages | None:
+    """Merge axes of the batch, or with a single matrix on the right all but the last axis on the left."""
+    a, b = (facts or Facts() for facts in operands)
+    if a.shape is None or b.shape is None or min(len(a.shape), len(b.shape)) < 2:
+        return None
+    if len(b.shape) == 2:
+        rows = merged(["row"] * (len(a.shape) - 1) + ["summed"], most)
+        return None if rows is None else ((what, (in_shape(a, shape_of(a.shape, rows)), b)),)
+    batches = Facts(shape=a.shape[:-2]), Facts(shape=b.shape[:-2])
+    found = elementwise(what, batches, most - 2) if most > 2 else None
+    if found is None:
+        return None
+    first, second = (facts.shape or () for facts in found[0][1] if facts is not None)
+    return ((what, (in_shape(a, first + a.shape[-2:]), in_shape(b, second + b.shape[-2:]))),)
+
+
 OPERATOR = plain(
     "MatMul",
     (1, 9, 13),
@@ -77,6 +94,7 @@ OPERATOR = plain(
     (by_gemm, by_products),
     wider_types=COMPUTED,
     traits=Traits(
+        merges=_with_fewer_axes,
         value_range=value_ranges.products_summed,
         floats=(Trait.SUMS,),
         equal_dims=matrices,

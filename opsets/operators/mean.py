@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.families.scalars import alone
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands
@@ -49,5 +50,5 @@ OPERATOR = plain(
     neutral=single_operand,
     applies_if={6: one_shape},
     wider_types=COMPUTED,
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), flow=Flow.POINTWISE, equal_dims=broadcast),
+    traits=Traits(merges=elementwise, floats=(Trait.SUMS, Trait.WEIGHS), flow=Flow.POINTWISE, equal_dims=broadcast),
 )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.families.scalars import AS_VECTOR, alone
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, meaning, op
@@ -78,6 +79,7 @@ OPERATOR = plain(
     wider_types=ORDERED,
     neutral=single_operand,
     traits=Traits(
+        merges=elementwise,
         value_range=value_ranges.smallest,
         floats=(Trait.SELECTS,),
         compares=True,

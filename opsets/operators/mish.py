@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import of_double, plain
 from opshift.opsets.registry.traits import NearOne, Trait, Traits
@@ -34,5 +35,7 @@ OPERATOR = plain(
     _oracle,
     (by_exp,),
     wider_types=COMPUTED,
-    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE), near_one=NearOne(factor=20.0, in_double_only=True)),
+    traits=Traits(
+        merges=elementwise, floats=(Trait.COMPOSED, Trait.ADDS_ONE), near_one=NearOne(factor=20.0, in_double_only=True)
+    ),
 )

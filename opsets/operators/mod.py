@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.operators.div import check_divisor
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import FLOATS, SIGNED, UNSIGNED
@@ -111,6 +112,7 @@ OPERATOR = Operator(
     wider_types={dtype: wide for dtype, wide in QUOTIENT.items() if dtype != TensorProto.FLOAT},
     adversarial=adversarial,
     traits=Traits(
+        merges=elementwise,
         value_range=value_ranges.remainder,
         domains={1: Interval(zero=False)},
         compares=True,

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
@@ -30,6 +31,10 @@ OPERATOR = plain(
     (by_product, by_difference),
     wider_types=WRAPPED,
     traits=Traits(
-        value_range=value_ranges.negated, floats=(Trait.MOVES,), flow=Flow.POINTWISE, arithmetic=Arithmetic.NEGATE
+        merges=elementwise,
+        value_range=value_ranges.negated,
+        floats=(Trait.MOVES,),
+        flow=Flow.POINTWISE,
+        arithmetic=Arithmetic.NEGATE,
     ),
 )

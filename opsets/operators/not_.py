@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Flow, Trait, Traits
@@ -31,5 +32,5 @@ OPERATOR = plain(
     ("X",),
     np.logical_not,
     (equal_to_false, exchanged, by_difference),
-    traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED),
+    traits=Traits(merges=elementwise, floats=(Trait.MOVES,), flow=Flow.BOUNDED),
 )

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opshift.opsets.families.axes import END, distinct_axes, first
+from opshift.opsets.families.axes import END, distinct_axes, first, resolve
+from opshift.opsets.families.merged_axes import Stages, apart, in_shape, shape_of, vector
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Facts, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
@@ -447,6 +448,23 @@ def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[s
     return drawn
 
 
+def _with_fewer_axes(what: Pad, operands: Operands, most: int) -> Stages | None:
+    """Merge neighbours that are not padded."""
+    data, pads, value, axes = operands
+    if data is None or data.shape is None or pads is None or pads.known is None or (axes and axes.known is None):
+        return None
+    rank = len(data.shape)
+    low, high = pads.known.reshape(2, -1).tolist()
+    named = range(rank) if axes is None or axes.known is None else [resolve(int(axis), rank) for axis in axes.known]
+    ends = {axis: (before, after) for axis, before, after in zip(named, low, high, strict=True) if before or after}
+    groups = apart(data.shape, [*ends], most)
+    if groups is None:
+        return None
+    own = [next((ends[axis] for axis in group if axis in ends), (0, 0)) for group in groups]
+    less = vector([before for before, _ in own] + [after for _, after in own])
+    return ((what, (in_shape(data, shape_of(data.shape, groups)), less, value, None)),)
+
+
 OPERATOR = Operator(
     name="Pad",
     meaning=Pad,
@@ -465,6 +483,7 @@ OPERATOR = Operator(
     idle=lambda what, operands: _nothing(what, operands) is None,
     lowerings=(cropped, placed, placed_at_run_time, with_zero, joined, indexed, bordered, held, repeated, unpadded),
     traits=Traits(
+        merges=_with_fewer_axes,
         value_range=value_ranges.chosen(0, 2),
         floats=(Trait.MOVES,),
         counts=(1,),

@@ -10,6 +10,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.families.scalars import AS_VECTOR
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import FLOATS, Facts
@@ -147,6 +148,7 @@ OPERATOR = with_legacy_broadcast(
         applies_if={7: _one_type},
         adversarial=adversarial,
         traits=Traits(
+            merges=elementwise,
             value_range=value_ranges.powers,
             floats=(Trait.MULTIPLIES, Trait.DIVIDES),
             domains={0: Interval(0)},

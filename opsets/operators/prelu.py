@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.legacy_broadcast import Aligned, with_legacy_broadcast
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Trait, Traits
@@ -31,7 +32,7 @@ OPERATOR = with_legacy_broadcast(
         ("X", "slope"),
         _oracle,
         wider_types=QUOTIENT,
-        traits=Traits(floats=(Trait.PIECEWISE,), equal_dims=broadcast),
+        traits=Traits(merges=elementwise, floats=(Trait.PIECEWISE,), equal_dims=broadcast),
     ),
     1,
     6,

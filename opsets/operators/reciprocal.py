@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.facts import INTEGERS
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
@@ -35,5 +36,10 @@ OPERATOR = plain(
     lambda x: np.reciprocal(x).astype(x.dtype),
     (divided,),
     wider_types=QUOTIENT,
-    traits=Traits(floats=(Trait.DIVIDES,), domains={0: Interval(zero=False)}, inverse=lambda value: (1 / value,)),
+    traits=Traits(
+        merges=elementwise,
+        floats=(Trait.DIVIDES,),
+        domains={0: Interval(zero=False)},
+        inverse=lambda value: (1 / value,),
+    ),
 )

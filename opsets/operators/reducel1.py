@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import reduced
 from opshift.opsets.families.reduction import reduction
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.traits import Flow, Integers, Trait, Traits
@@ -21,6 +22,10 @@ OPERATOR = reduction(
     (1, 11, 13, 18),
     _l1,
     traits=Traits(
-        value_range=value_ranges.absolutes_summed, floats=(Trait.SUMS,), flow=Flow.SUMMED, integers=Integers.SUMS
+        merges=reduced,
+        value_range=value_ranges.absolutes_summed,
+        floats=(Trait.SUMS,),
+        flow=Flow.SUMMED,
+        integers=Integers.SUMS,
     ),
 )

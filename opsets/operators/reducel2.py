@@ -8,6 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import reduced
 from opshift.opsets.families.reduction import Reduction, in_float, reduction, typed
 from opshift.opsets.registry.facts import INTEGERS
 from opshift.opsets.registry.lowering import Reason, lowering, op
@@ -63,5 +64,5 @@ OPERATOR = reduction(
     _l2,
     (root_of_squares, whole_root_of_squares),
     body_unused="it takes the root in float, whatever the input is",
-    traits=Traits(floats=(Trait.SUMS,), integers=Integers.SQUARES),
+    traits=Traits(merges=reduced, floats=(Trait.SUMS,), integers=Integers.SQUARES),
 )

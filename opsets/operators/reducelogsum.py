@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import reduced
 from opshift.opsets.families.reduction import in_float_or_double, reduction, typed
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.traits import Integers, Trait, Traits
@@ -32,5 +33,5 @@ OPERATOR = reduction(
     (of_sum,),
     nests=False,
     body_unused="sums of float16 overflow, and integers have no logarithm",
-    traits=Traits(floats=(Trait.SUMS,), integers=Integers.SUMS),
+    traits=Traits(merges=reduced, floats=(Trait.SUMS,), integers=Integers.SUMS),
 )

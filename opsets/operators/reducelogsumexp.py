@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
+from opshift.opsets.families.merged_axes import reduced
 from opshift.opsets.families.reduction import Reduction, in_float_or_double, reduction, typed
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse
@@ -55,6 +56,9 @@ OPERATOR = reduction(
     (shifted,),
     body_unused="exponentials overflow where their logarithm does not",
     traits=Traits(
-        floats=(Trait.SUMS, Trait.WEIGHS), integers=Integers.EXPONENTIALS, inner_sum=InnerSum(SumUse.LOGARITHM)
+        merges=reduced,
+        floats=(Trait.SUMS, Trait.WEIGHS),
+        integers=Integers.EXPONENTIALS,
+        inner_sum=InnerSum(SumUse.LOGARITHM),
     ),
 )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import reduced
 from opshift.opsets.families.reduction import reduction
 from opshift.opsets.families.reduction_steps import (
     larger_half,
@@ -20,6 +21,11 @@ OPERATOR = reduction(
     (largest, largest_beside_lowest, least_negative, least_complement, larger_half),
     in_any_order=True,
     traits=Traits(
-        value_range=value_ranges.reduced, floats=(Trait.SELECTS,), flow=Flow.POINTWISE, rivals=True, nan_undefined=True
+        merges=reduced,
+        value_range=value_ranges.reduced,
+        floats=(Trait.SELECTS,),
+        flow=Flow.POINTWISE,
+        rivals=True,
+        nan_undefined=True,
     ),
 )

@@ -11,6 +11,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import reduced
 from opshift.opsets.families.reduction import Reduction, in_float, reduction, typed
 from opshift.opsets.families.reduction_steps import global_average, reduced_axes
 from opshift.opsets.registry.facts import Tensor
@@ -85,5 +86,5 @@ OPERATOR = reduction(
     (1, 11, 13, 18),
     _mean,
     (global_average, of_sum, of_sum_and_sizes),
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), flow=Flow.POINTWISE, integers=Integers.SUMS),
+    traits=Traits(merges=reduced, floats=(Trait.SUMS, Trait.WEIGHS), flow=Flow.POINTWISE, integers=Integers.SUMS),
 )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import reduced
 from opshift.opsets.families.reduction import reduction
 from opshift.opsets.families.reduction_steps import greatest_complement, greatest_negative, smaller_half
 from opshift.opsets.registry import value_ranges
@@ -14,6 +15,11 @@ OPERATOR = reduction(
     (greatest_negative, greatest_complement, smaller_half),
     in_any_order=True,
     traits=Traits(
-        value_range=value_ranges.reduced, floats=(Trait.SELECTS,), flow=Flow.POINTWISE, rivals=True, nan_undefined=True
+        merges=reduced,
+        value_range=value_ranges.reduced,
+        floats=(Trait.SELECTS,),
+        flow=Flow.POINTWISE,
+        rivals=True,
+        nan_undefined=True,
     ),
 )

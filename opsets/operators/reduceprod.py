@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import reduced
 from opshift.opsets.families.reduction import reduction
 from opshift.opsets.families.reduction_steps import product_of_halves, product_with_last
 from opshift.opsets.registry import value_ranges
@@ -38,6 +39,7 @@ OPERATOR = reduction(
     _product,
     (product_of_halves, product_with_last),
     traits=Traits(
+        merges=reduced,
         value_range=value_ranges.multiplied_up,
         floats=(Trait.SUMS, Trait.PRODUCTS),
         flow=Flow.POINTWISE,

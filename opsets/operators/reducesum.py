@@ -10,6 +10,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first, rank_known
+from opshift.opsets.families.merged_axes import reduced
 from opshift.opsets.families.reduction import Reduction, reduction
 from opshift.opsets.families.reduction_steps import length_of, one_axis_of, sum_of_halves, sum_with_last
 from opshift.opsets.registry import value_ranges
@@ -80,5 +81,11 @@ OPERATOR = reduction(
     (1, 11, 13),
     np.sum,
     (by_column, by_row, by_column_of_its_length, sum_of_halves, sum_with_last),
-    traits=Traits(value_range=value_ranges.summed, floats=(Trait.SUMS,), flow=Flow.SUMMED, integers=Integers.WRAPPED),
+    traits=Traits(
+        merges=reduced,
+        value_range=value_ranges.summed,
+        floats=(Trait.SUMS,),
+        flow=Flow.SUMMED,
+        integers=Integers.WRAPPED,
+    ),
 )

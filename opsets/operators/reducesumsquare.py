@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import reduced
 from opshift.opsets.families.reduction import in_float, reduction, typed
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
@@ -33,5 +34,7 @@ OPERATOR = reduction(
     (of_squares,),
     nests=False,
     body_unused="squares of float16 overflow from 256 on, and vanish below 2e-4",
-    traits=Traits(value_range=value_ranges.squares_summed, floats=(Trait.SUMS,), integers=Integers.SQUARES),
+    traits=Traits(
+        merges=reduced, value_range=value_ranges.squares_summed, floats=(Trait.SUMS,), integers=Integers.SQUARES
+    ),
 )

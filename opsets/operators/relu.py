@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Flow, Trait, Traits
@@ -15,6 +16,7 @@ OPERATOR = plain(
     lambda x: np.maximum(x, np.array(0, x.dtype)),
     wider_types=ORDERED,
     traits=Traits(
+        merges=elementwise,
         value_range=value_ranges.rectified,
         floats=(Trait.SELECTS,),
         flow=Flow.POINTWISE,

@@ -197,6 +197,7 @@ OPERATOR = Operator(
         spreads=False,
         likely_sizes=likely_sizes,
         all_elements=True,
+        keeps_order=True,
         undefined=Undefined.ZERO_AND_INFERRED,
     ),
 )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
@@ -36,6 +37,7 @@ OPERATOR = plain(
     (by_floor,),
     wider_types=ORDERED,
     traits=Traits(
+        merges=elementwise,
         value_range=value_ranges.whole,
         floats=(Trait.STEPS,),
         flow=Flow.POINTWISE,

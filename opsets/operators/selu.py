@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.operators import elu
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -48,5 +49,5 @@ OPERATOR = Operator(
     lowerings=(by_elu,),
     wider_types=COMPUTED,
     body_unused="alpha * exp(x) - alpha loses digits near zero, which onnxruntime's kernel keeps",
-    traits=Traits(floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
+    traits=Traits(merges=elementwise, floats=(Trait.COMPOSED, Trait.ADDS_ONE)),
 )

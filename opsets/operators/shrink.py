@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Flow, Integers, Trait, Traits
@@ -86,6 +87,7 @@ OPERATOR = Operator(
     lowerings=(compared,),
     body_unused="it casts the attributes to the element type, which of integers loses their fractions",
     traits=Traits(
+        merges=elementwise,
         floats=(Trait.PIECEWISE, Trait.ONCE),
         floats_by=floats_by,
         bounds=("lambd",),

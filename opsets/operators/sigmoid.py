@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
@@ -34,6 +35,7 @@ OPERATOR = plain(
     (by_exp,),
     wider_types=COMPUTED,
     traits=Traits(
+        merges=elementwise,
         value_range=value_ranges.zero_to_one,
         floats=(Trait.ADDS_ONE,),
         inverse=lambda value: (math.log(value / (1 - value)),),

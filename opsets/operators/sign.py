@@ -9,6 +9,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import INTEGERS, SIGNED, UNSIGNED
 from opshift.opsets.registry.lowering import Reason, lowering, op
@@ -101,5 +102,5 @@ OPERATOR = plain(
     (of_unsigned, clipped, by_comparison, keeping_nan, rounded_away),
     # Not of float16 and bfloat16: their kernels return 0 for NaN, that of float NaN.
     wider_types={dtype: wide for dtype, wide in ORDERED.items() if dtype in {*_WIDE, *INTEGERS}},
-    traits=Traits(value_range=value_ranges.signs, floats=(Trait.SELECTS,), flow=Flow.BOUNDED),
+    traits=Traits(merges=elementwise, value_range=value_ranges.signs, floats=(Trait.SELECTS,), flow=Flow.BOUNDED),
 )

@@ -9,6 +9,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -43,5 +44,5 @@ OPERATOR = plain(
     _oracle,
     (by_half_tangent,),
     wider_types=COMPUTED,
-    traits=Traits(inverse=lambda value: (math.asin(value),)),
+    traits=Traits(merges=elementwise, inverse=lambda value: (math.asin(value),)),
 )

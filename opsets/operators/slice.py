@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.families.axes import END, axes_operand, operand_not_negative
+from opshift.opsets.families.axes import END, axes_operand, first, operand_not_negative, resolve
+from opshift.opsets.families.merged_axes import Stages, apart, in_shape, place_of, shape_of, vector
 from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -181,6 +182,19 @@ def _forwards(what: Plain, operands: Operands) -> int | None:
     return 0 if steps is None or (steps.known is not None and (steps.known > 0).all()) else None
 
 
+def _with_fewer_axes(what: Plain, operands: Operands, most: int) -> Stages | None:
+    """Merge neighbours that are not cut."""
+    data, cut = first(operands), _axes(operands)
+    if data.shape is None or cut is None:
+        return None
+    along = [resolve(axis, data.rank) for axis in cut]
+    groups = apart(data.shape, along, most)
+    if groups is None:
+        return None
+    axes = vector([place_of(axis, groups) for axis in along])
+    return ((what, (in_shape(data, shape_of(data.shape, groups)), *operands[1:3], axes, operands[4])),)
+
+
 OPERATOR = Operator(
     name="Slice",
     meaning=Plain,
@@ -197,5 +211,5 @@ OPERATOR = Operator(
     adversarial=adversarial,
     lowerings=(one_by_one, mirrored, gathered),
     neutral=_forwards,
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
+    traits=Traits(merges=_with_fewer_axes, floats=(Trait.MOVES,), moved=(0,)),
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import rows
 from opshift.opsets.families.rows import LOWERINGS, VERSIONS, Rows, fault, from_rows, in_rows, normal
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse, of_softmax
@@ -32,6 +33,7 @@ OPERATOR = Operator(
     lowerings=LOWERINGS,
     wider_types=COMPUTED,
     traits=Traits(
+        merges=rows,
         value_range=value_ranges.zero_to_one,
         floats=(Trait.SUMS, Trait.WEIGHS),
         inner_sum=InnerSum(SumUse.QUOTIENT, of_softmax),

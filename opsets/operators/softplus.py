@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import NearOne, Trait, Traits
@@ -52,6 +53,7 @@ OPERATOR = plain(
     adversarial=adversarial,
     body_unused="exp(x) overflows from 89 on, from 12 on in float16",
     traits=Traits(
+        merges=elementwise,
         floats=(Trait.COMPOSED, Trait.ADDS_ONE),
         inverse=lambda value: (math.log(math.expm1(value)),),
         near_one=NearOne(in_double_only=True),

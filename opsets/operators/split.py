@@ -11,6 +11,7 @@ import numpy as np
 
 from opshift.opsets.families.axes import END, axis_not_negative, first, one_axis
 from opshift.opsets.families.float_counts import floats, in_integers
+from opshift.opsets.families.merged_axes import along_axis
 from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -229,5 +230,5 @@ OPERATOR = Operator(
     normal=normal,
     lowerings=(whole_sizes, sized, measured, whole, cut),
     adversarial=adversarial,
-    traits=Traits(floats=(Trait.MOVES,), counts=(1,), moved=(0,), likely_sizes=parts),
+    traits=Traits(merges=along_axis, floats=(Trait.MOVES,), counts=(1,), moved=(0,), likely_sizes=parts),
 )

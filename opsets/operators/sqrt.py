@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Interval, Traits
@@ -24,5 +25,5 @@ OPERATOR = plain(
     lambda x: np.sqrt(x).astype(x.dtype),
     (by_power,),
     wider_types=QUOTIENT,
-    traits=Traits(domains={0: Interval(0)}, inverse=lambda value: (value * value,)),
+    traits=Traits(merges=elementwise, domains={0: Interval(0)}, inverse=lambda value: (value * value,)),
 )

@@ -38,7 +38,8 @@ def reshaped(data, axes, before: Sequence[int], after: Sequence[int]):
 
 def _left(meaning: Plain, operands: Operands) -> tuple[int, ...] | None:
     dims, axes = first(operands).shape, None if operands[1] is None else operands[1].known
-    gone = None if axes is None or dims is None else {int(axis) % len(dims) for axis in axes}
+    # onnxruntime 1.32.0 takes no axes for all axes, the text for none.
+    gone = None if axes is None or dims is None or not axes.size else {int(axis) % len(dims) for axis in axes}
     return None if dims is None or gone is None else fixed(tuple(d for i, d in enumerate(dims) if i not in gone))
 
 
@@ -51,6 +52,55 @@ def _known(meaning: Plain, operands: Operands) -> Reason | None:
 def reshaped_to_known(data, axes, shape: Sequence[int]):
     """Reshape to a shape with all but one dimension known."""
     return op.Reshape(data, shape)
+
+
+def _of_known_rank(meaning: Plain, operands: Operands) -> Reason | None:
+    if _left(meaning, operands) is not None:
+        return Reason("the shape is known")
+    axes = operands[1]
+    known = first(operands).rank is not None and axes is not None and axes.known is not None and axes.size
+    return None if known else Reason("the rank or the axes are unknown", missing=True)
+
+
+def _kept(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
+    rank, axes = first(operands).rank or 0, operands[1]
+    gone = set() if axes is None or axes.known is None else {int(axis) % rank for axis in axes.known.flat}
+    return {"kept": tuple(axis for axis in range(rank) if axis not in gone)}
+
+
+@lowering(18, applies_if=_of_known_rank, bind=_kept)
+def reshaped_to_kept(data, axes, kept: Sequence[int]):
+    """Reshape to the dimensions of the axes that are kept."""
+    return op.Reshape(data, op.Gather(op.Shape(data), kept), allowzero=1)
+
+
+def _computed(meaning: Plain, operands: Operands) -> Reason | None:
+    axes = operands[1]
+    if axes is None or axes.known is not None:
+        return Reason("the axes are known")
+    # onnxruntime 1.32.0 takes no axes for all axes, the text for none.
+    return None if axes.size else Reason("how many axes there are is unknown, or there are none", missing=True)
+
+
+@lowering(18, applies_if=_computed)
+def reshaped_at_run_time(data, axes):
+    """Reshape to the dimensions of the axes that are none of those computed."""
+    shape = op.Shape(data)
+    rank = op.Size(shape)
+    gone = op.Unsqueeze(op.Where(op.Less(axes, 0), axes + rank, axes), [1])
+    hits = op.ReduceMax(op.Cast(op.Equal(gone, op.Range(0, rank, 1)), to=7), [0], keepdims=0)
+    return op.Reshape(data, op.Compress(shape, op.Equal(hits, 0), axis=0), allowzero=1)
+
+
+def _all_ones(meaning: Plain, operands: Operands) -> Reason | None:
+    return None if operands[1] is None else Reason("axes are given")
+
+
+@lowering(18, applies_if=_all_ones)
+def reshaped_to_others_than_one(data, axes):
+    """Reshape to the dimensions that are not 1."""
+    shape = op.Shape(data)
+    return op.Reshape(data, op.Compress(shape, op.Not(op.Equal(shape, 1)), axis=0), allowzero=1)
 
 
 def equal_dims(node: NodeShapes) -> Pairs:
@@ -76,13 +126,20 @@ OPERATOR = Operator(
     normal=axes_operand(1),
     moves_data=True,
     idle=lambda meaning, operands: operands[1] is None and first(operands).rank == 0,
-    lowerings=(reshaped, reshaped_to_known),
+    lowerings=(
+        reshaped,
+        reshaped_to_known,
+        reshaped_to_kept,
+        reshaped_at_run_time,
+        reshaped_to_others_than_one,
+    ),
     traits=Traits(
         floats=(Trait.MOVES,),
         moved=(0,),
         equal_dims=equal_dims,
         spreads=False,
         all_elements=True,
+        keeps_order=True,
         quantized="Squeeze",
         form=moved("data"),
     ),

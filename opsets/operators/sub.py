@@ -3,6 +3,7 @@
 import numpy as np
 
 from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.families.scalars import AS_VECTOR
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Dim
@@ -33,6 +34,7 @@ OPERATOR = with_legacy_broadcast(
         wider_types=WRAPPED,
         neutral=neutral_operand(0, right_only=True),
         traits=Traits(
+            merges=elementwise,
             value_range=value_ranges.subtracted,
             floats=(Trait.ADDS, Trait.ONCE),
             flow=Flow.POINTWISE,

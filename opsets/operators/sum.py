@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.families.scalars import AS_VECTOR, alone
 from opshift.opsets.registry.lowering import Reason, lowering, meaning
 from opshift.opsets.registry.operator import Operands
@@ -40,5 +41,5 @@ OPERATOR = plain(
     variadic=True,
     neutral=single_operand,
     applies_if={6: one_shape},
-    traits=Traits(floats=(Trait.SUMS,), flow=Flow.SUMMED, equal_dims=broadcast),
+    traits=Traits(merges=elementwise, floats=(Trait.SUMS,), flow=Flow.SUMMED, equal_dims=broadcast),
 )

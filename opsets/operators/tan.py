@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import plain
 from opshift.opsets.registry.traits import Traits
@@ -30,5 +31,7 @@ OPERATOR = plain(
     _oracle,
     (by_quotient,),
     wider_types=COMPUTED,
-    traits=Traits(),
+    traits=Traits(
+        merges=elementwise,
+    ),
 )

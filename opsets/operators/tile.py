@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from opshift.opsets.families.axes import first, rank_known
 from opshift.opsets.families.float_counts import in_integers
+from opshift.opsets.families.merged_axes import Stages, apart, in_shape, shape_of, vector
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain, all_are
@@ -93,6 +95,19 @@ def _unchanged(what: Plain, operands: Operands) -> int | None:
     return 0 if all_are(operands[1], 1) else None
 
 
+def _with_fewer_axes(what: Plain, operands: Operands, most: int) -> Stages | None:
+    """Merge neighbours that are not repeated."""
+    data, repeats = first(operands), operands[1]
+    if data.shape is None or repeats is None or repeats.known is None or operands[2] is not None:
+        return None
+    counts = repeats.known.tolist()
+    groups = apart(data.shape, [axis for axis, count in enumerate(counts) if count != 1], most)
+    if groups is None:
+        return None
+    less = vector([math.prod(counts[axis] for axis in group) for group in groups])
+    return ((what, (in_shape(data, shape_of(data.shape, groups)), less, None)),)
+
+
 OPERATOR = Operator(
     name="Tile",
     meaning=Plain,
@@ -106,5 +121,5 @@ OPERATOR = Operator(
     lowerings=(along_one_axis, expanded),
     wider_types=MOVED,
     neutral=_unchanged,
-    traits=Traits(floats=(Trait.MOVES,), counts=(1, 2), moved=(0,), grows=True),
+    traits=Traits(merges=_with_fewer_axes, floats=(Trait.MOVES,), counts=(1, 2), moved=(0,), grows=True),
 )

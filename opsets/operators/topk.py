@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto
 
 from opshift.opsets.families.axes import first, one_axis
+from opshift.opsets.families.merged_axes import along_axis
 from opshift.opsets.registry import value_ranges
-from opshift.opsets.registry.facts import FLOATS, INTEGERS, constant
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import all_bits
@@ -147,6 +150,89 @@ def counted(
     return meaning.GatherElements(x, index, axis=axis), index
 
 
+def _parts(what: TopK, operands: Operands) -> tuple[int, int, int] | Reason:
+    """Return how many parts a long row is cut into, how long each is, and how many elements are wanted of each."""
+    data, wanted = first(operands), operands[1]
+    if not (what.largest and what.sorted):
+        return Reason("it gives the largest elements, sorted, and of equal ones the first")
+    length = data.dim(what.axis)
+    if data.dtype is None or not isinstance(length, int) or wanted is None or wanted.known is None:
+        return Reason("the element type, the length of the axis or k is unknown", missing=True)
+    if length <= MOST:
+        return Reason("the axis is short")
+    count = -(-length // MOST)
+    each, k = -(-length // count), int(wanted.known.item())
+    # What is left must be shorter by far, or the cut would be repeated for ever.
+    few = k > 0 and 2 * count * k <= length and data.dtype in FLOATS | INTEGERS
+    return (count, each, k) if few else Reason(f"more than half of {MOST} elements are wanted of a longer axis")
+
+
+def _long(what: TopK, operands: Operands) -> Reason | None:
+    parts = _parts(what, operands)
+    if isinstance(parts, Reason):
+        return parts
+    return None if what.axis == (first(operands).rank or 0) - 1 else Reason("it is not the last axis")
+
+
+def _long_elsewhere(what: TopK, operands: Operands) -> Reason | None:
+    parts = _parts(what, operands)
+    if isinstance(parts, Reason):
+        return parts
+    return Reason("it is the last axis") if what.axis == (first(operands).rank or 0) - 1 else None
+
+
+def _cut(what: TopK, operands: Operands) -> Mapping[str, Any]:
+    data, parts = first(operands), _parts(what, operands)
+    assert not isinstance(parts, Reason)
+    count, each, k = parts
+    kind = onnx.helper.tensor_dtype_to_np_dtype(data.dtype or TensorProto.FLOAT)
+    lowest = np.iinfo(kind).min if data.dtype in INTEGERS else -np.inf
+    same = (0,) * ((data.rank or 1) - 1)
+    length = data.dim(what.axis)
+    pads = (*same, 0, *same, count * each - length if isinstance(length, int) else 0)
+    return {
+        "pads": pads,
+        "lowest": Tensor(np.array(lowest, kind)),
+        "apart": (*same, count, each),
+        "together": (*same, count * k),
+        "starts": Tensor(np.arange(count)[:, None] * each),
+        "axis": what.axis,
+    }
+
+
+# The lowest number behind the row is never among the largest: as many elements as are wanted come before.
+@lowering(18, applies_if=_long, bind=_cut)
+def of_parts(
+    x,
+    k,
+    pads: Sequence[int],
+    lowest: Sequence[int],
+    apart: Sequence[int],
+    together: Sequence[int],
+    starts: Sequence[int],
+    axis: int,
+):
+    """Find the largest of each part of a long row, and the largest of these."""
+    parts = op.Reshape(op.Pad(x, pads, lowest), apart)
+    largest, places = meaning.TopK(parts, k)
+    values, which = meaning.TopK(op.Reshape(largest, together), k)
+    return values, op.GatherElements(op.Reshape(places + starts, together), which, axis=axis)
+
+
+def _to_last(what: TopK, operands: Operands) -> Mapping[str, Any]:
+    rank = first(operands).rank or 1
+    perm = list(range(rank))
+    perm[what.axis], perm[-1] = perm[-1], perm[what.axis]
+    return {"perm": tuple(perm)}
+
+
+@lowering(18, applies_if=_long_elsewhere, bind=_to_last)
+def along_last(x, k, perm: Sequence[int]):
+    """Exchange the axis with the last one."""
+    values, index = meaning.TopK(op.Transpose(x, perm=perm), k)
+    return op.Transpose(values, perm=perm), op.Transpose(index, perm=perm)
+
+
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """As many as the shortest axis has, or fewer, whichever the axis is."""
     if "K" not in feeds or not feeds["K"].flags.writeable:
@@ -168,11 +254,12 @@ OPERATOR = Operator(
     normal=normal,
     adversarial=adversarial,
     longest=MOST,
-    lowerings=(of_negatives, of_complements, counted),
+    lowerings=(of_negatives, of_complements, counted, of_parts, along_last),
     wider_types=ORDERED,
     weight=4.0,
     nan_defined=lambda what, operands: first(operands).dtype in INTEGERS,
     traits=Traits(
+        merges=along_axis,
         value_range=value_ranges.moved_and_positions,
         floats=(Trait.MOVES,),
         counts=(1,),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from opshift.opsets.families.axes import first
-from opshift.opsets.registry.facts import Tensor
+from opshift.opsets.families.axes import first, product
+from opshift.opsets.families.merged_axes import Groups, Stages, in_shape, shape_of
+from opshift.opsets.registry.facts import Dim, Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.quantized_form import moved
@@ -54,6 +55,44 @@ def by_places(data, places: Sequence[int]):
     return op.Gather(op.Reshape(data, [-1]), places)
 
 
+def _with_fewer_axes(what: Transpose, operands: Operands, most: int) -> Stages | None:
+    """Merge axes that stay neighbours, and where there are still too many, move one group after the other."""
+    data = first(operands)
+    if data.shape is None:
+        return None
+    perm = tuple(reversed(range(len(data.shape)))) if what.perm is None else what.perm
+    groups = _neighbours(data.shape, perm) or ((0,),)
+    wanted = sorted(groups, key=lambda group: perm.index(group[0]))
+    if len(groups) <= most:
+        order = tuple(groups.index(group) for group in wanted)
+        return ((Transpose(order), (in_shape(data, shape_of(data.shape, groups)),)),)
+    return tuple(_moves(data, list(groups), wanted)) if most > 3 else None
+
+
+def _neighbours(shape: Sequence[Dim], perm: Sequence[int]) -> Groups:
+    """Return the axes in groups of neighbours that stay neighbours, without those of length 1."""
+    order = [axis for axis in perm if shape[axis] != 1]
+    groups: list[tuple[int, ...]] = []
+    for axis in sorted(order):
+        follows = groups and order.index(axis) == order.index(groups[-1][-1]) + 1
+        groups[-1:] = [(*groups[-1], axis)] if follows else [*groups[-1:], (axis,)]
+    return tuple(groups)
+
+
+def _moves(
+    data: Facts, groups: list[tuple[int, ...]], wanted: Sequence[tuple[int, ...]]
+) -> Iterator[tuple[Transpose, Operands]]:
+    """Yield transpositions of four axes, each of which brings one group to its place."""
+    assert data.shape is not None
+    for place, group in enumerate(wanted):
+        now = groups.index(group)
+        if now > place:
+            parts = groups[:place], groups[place:now], [group], groups[now + 1 :]
+            dims = (product(tuple(data.shape[axis] for one in part for axis in one)) for part in parts)
+            yield Transpose((0, 2, 1, 3)), (in_shape(data, tuple(dims)),)
+            groups[place : now + 1] = [group, *groups[place:now]]
+
+
 OPERATOR = Operator(
     name="Transpose",
     meaning=Transpose,
@@ -63,5 +102,12 @@ OPERATOR = Operator(
     lowerings=(by_places,),
     idle=lambda meaning, operands: meaning.perm is not None and list(meaning.perm) == sorted(meaning.perm),
     weight=3.0,
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True, quantized="Transpose", form=moved("data")),
+    traits=Traits(
+        merges=_with_fewer_axes,
+        floats=(Trait.MOVES,),
+        moved=(0,),
+        all_elements=True,
+        quantized="Transpose",
+        form=moved("data"),
+    ),
 )

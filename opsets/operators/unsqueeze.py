@@ -55,6 +55,47 @@ def reshaped_to_known(data, axes, shape: Sequence[int]):
     return op.Reshape(data, shape)
 
 
+def _of_known_rank(meaning: Plain, operands: Operands) -> Reason | None:
+    if _left(meaning, operands) is not None:
+        return Reason("the shape is known")
+    known = first(operands).rank is not None and operands[1] is not None and operands[1].known is not None
+    return None if known else Reason("the rank or the axes are unknown", missing=True)
+
+
+def _places(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
+    rank, axes = first(operands).rank or 0, operands[1]
+    places = list(range(rank))
+    grown = 0 if axes is None or axes.size is None else rank + axes.size
+    for axis in sorted(int(axis) % grown for axis in axes.known.flat) if axes and axes.known is not None else ():
+        places.insert(axis, rank)
+    return {"places": tuple(places)}
+
+
+@lowering(18, applies_if=_of_known_rank, bind=_places)
+def reshaped_to_grown(data, axes, places: Sequence[int]):
+    """Reshape to the dimensions of the shape, with one behind it taken where an axis is new."""
+    return op.Reshape(data, op.Gather(op.Concat(op.Shape(data), [1], axis=0), places), allowzero=1)
+
+
+def _computed(meaning: Plain, operands: Operands) -> Reason | None:
+    axes = operands[1]
+    return Reason("the axes are known") if axes is None or axes.known is not None else None
+
+
+@lowering(18, applies_if=_computed)
+def reshaped_at_run_time(data, axes):
+    """Reshape to the dimensions in their order, but 1 at the axes that are computed."""
+    shape = op.Shape(data)
+    grown = op.Size(shape) + op.Size(axes)
+    new = op.Unsqueeze(op.Where(op.Less(axes, 0), axes + grown, axes), [1])
+    # Beside -1, which is no axis, there is an axis to compare with where there are none.
+    there = op.Concat(new, [[-1]], axis=0)
+    ones = op.ReduceMax(op.Cast(op.Equal(there, op.Range(0, grown, 1)), to=7), [0], keepdims=0)
+    old = op.CumSum(1 - ones, 0, exclusive=1)
+    dims = op.Gather(op.Concat(shape, [1], axis=0), old)
+    return op.Reshape(data, op.Where(op.Equal(ones, 1), 1, dims), allowzero=1)
+
+
 OPERATOR = Operator(
     name="Unsqueeze",
     meaning=Plain,
@@ -67,6 +108,13 @@ OPERATOR = Operator(
     normal=axes_operand(1, growth=lambda count: count),
     moves_data=True,
     idle=lambda meaning, operands: operands[1] is not None and operands[1].size == 0,
-    lowerings=(reshaped, reshaped_to_known),
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), all_elements=True, quantized="Unsqueeze", form=moved("data")),
+    lowerings=(reshaped, reshaped_to_known, reshaped_to_grown, reshaped_at_run_time),
+    traits=Traits(
+        floats=(Trait.MOVES,),
+        moved=(0,),
+        all_elements=True,
+        keeps_order=True,
+        quantized="Unsqueeze",
+        form=moved("data"),
+    ),
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.facts import Dim
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands
@@ -90,6 +91,8 @@ OPERATOR = plain(
     adversarial=_hostile,
     wider_types=MOVED,
     neutral=lambda what, operands: 1 if all_are(operands[0], 1) else 2 if all_are(operands[0], 0) else None,
-    traits=Traits(floats=(Trait.MOVES,), moved=(1, 2), compares=True, equal_dims=broadcast, drops_signs=True),
+    traits=Traits(
+        merges=elementwise, floats=(Trait.MOVES,), moved=(1, 2), compares=True, equal_dims=broadcast, drops_signs=True
+    ),
     of_dims=_of_dims,
 )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.plain import neutral_operand, plain
 from opshift.opsets.registry.shape_hints import broadcast
@@ -35,7 +36,7 @@ OPERATOR = with_legacy_broadcast(
         np.logical_xor,
         (unequal, either_alone, by_difference),
         neutral=neutral_operand(0),
-        traits=Traits(floats=(Trait.MOVES,), flow=Flow.BOUNDED, equal_dims=broadcast),
+        traits=Traits(merges=elementwise, floats=(Trait.MOVES,), flow=Flow.BOUNDED, equal_dims=broadcast),
     ),
     1,
 )

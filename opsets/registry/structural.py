@@ -3,6 +3,7 @@
 CONSTANT = "Constant"
 IDENTITY = "Identity"
 CAST = "Cast"
+RESHAPE = "Reshape"
 IF = "If"
 LOOP = "Loop"
 SCAN = "Scan"

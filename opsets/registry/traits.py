@@ -17,6 +17,8 @@ from opshift.opsets.registry.quantized_form import QuantizedForm
 from opshift.opsets.registry.shape_hints import EqualDims, NodeShapes
 from opshift.opsets.registry.value_ranges import Rule
 
+Merges = Callable[[Any, Any, int], "Sequence[tuple[Any, Any]] | None"]
+
 
 class Trait(enum.Enum):
     """The effect of an operator on floats."""
@@ -375,6 +377,11 @@ class Traits:
     tells."""
     all_elements: bool = False
     """Whether the output has all elements of the first input and no others, cast or not."""
+    keeps_order: bool = False
+    """Whether these are in the same order, one after the other, whatever the axes are."""
+    merges: Merges | None = None
+    """The rule that expresses a meaning with fewer axes, from the meaning, the facts of the operands, and the most axes
+    that there may be: stages of `opsets.families.merged_axes`, None where there is no way."""
     grows: bool = False
     """Whether it makes a long vector of a few numbers."""
     heavy: bool = False

@@ -103,6 +103,12 @@ class Limit:
         types = Limit(self.operator, self.dtypes, self.combinations, opset=self.opset, reason=self.reason)
         return self == types and not named
 
+    @property
+    def is_conditional(self) -> bool:
+        """Whether it is one for some nodes of the operator only."""
+        conditions = (self.if_inputs, self.if_computed, self.if_constant, self.if_ranks, self.if_attributes)
+        return any(map(bool, conditions))
+
     def holds(self, opset: int) -> bool:
         """Return whether the limit is one at this opset."""
         return self.opset is None or self.opset[0] <= opset <= self.opset[1]

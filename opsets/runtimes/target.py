@@ -87,8 +87,16 @@ class Target:
     @property
     def needs_constants(self) -> bool:
         """Whether it takes a model only, or more of it, if what follows from shapes and constants is computed."""
-        limited = any(limit.constant_inputs or limit.static or limit.same_ranks for limit in self.limits)
-        return self.static or limited or not self.has("Shape")
+        needs = ((limit.constant_inputs, limit.static, limit.same_ranks, limit.max_rank) for limit in self.limits)
+        return self.static or any(map(any, needs)) or not self.has("Shape")
+
+    def max_ranks(self, opset: int) -> Mapping[str, int]:
+        """Return the most axes that inputs of operators may have at an opset, of those that have a limit."""
+        found: dict[str, int] = {}
+        for limit in self.limits:
+            if limit.max_rank is not None and limit.holds(opset) and not limit.is_conditional:
+                found[limit.operator] = min(limit.max_rank, found.get(limit.operator, limit.max_rank))
+        return found
 
     @property
     def newest_opsets(self) -> Mapping[str, int]:

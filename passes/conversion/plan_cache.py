@@ -37,9 +37,8 @@ class PlanCache:
         """
         if not self.lasting:
             return prepare()
-        key = repr(
-            (asked.sizes, asked.fold, asked.tidy, asked.static, sorted(asked.missing), asked.types, asked.runnable)
-        )
+        facts = (asked.sizes, asked.fold, asked.tidy, asked.static, sorted(asked.missing), asked.types, asked.runnable)
+        key = repr((*facts, sorted(asked.ranks.items())))
         if key not in self._prepared:
             try:
                 self._prepared[key] = prepare()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import onnx
@@ -23,7 +23,7 @@ from opshift.passes.base.results import FITS, TENSOR_OUTPUT, Plan, Refusal
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
 from opshift.passes.conversion.narrow_floats import MeasuredIslands
 from opshift.passes.conversion.plan_cache import PlanCache
-from opshift.passes.graph.traversal import graph_views, graphs
+from opshift.passes.graph.traversal import GraphView, graph_views, graphs
 from opshift.passes.io import external_data as external
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import Source, load
@@ -179,6 +179,8 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
     narrow = frozenset(() if source.model.training_info else lacking(source.model, legality.opset))
     own = default_opset(source.model.opset_import) or 1
     missing = frozenset(() if source.model.training_info else _missing(legality, held, own))
+    if legality.opset < _CARRIES_SEQUENCES and not source.model.training_info and _carries_sequences(source.bodies):
+        missing |= {*SEQUENCES}
     runnable = target is None and kernels.installed()
     asked = Preparation(
         sizes=sizes,
@@ -194,6 +196,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         inline=(target is not None and not target.functions) or options.names_any(source.model.functions),
         opset=legality.opset if narrow else 0,
         quantized=dataclasses.replace(legality, runnable=runnable) if options.quantized == "qoperator" else None,
+        ranks={} if target is None or source.model.training_info else target.max_ranks(legality.opset),
     )
     found = known.prepared(asked, lambda: _prepared(source, asked, options))
     found = dataclasses.replace(found, folds=asked.fold)
@@ -259,6 +262,17 @@ def _missing(legality: Legality, held: Collection[str], own: int) -> Iterator[st
         lacks = name in legality.decompose or (legality.target is not None and not legality.target.has_computed(name))
         if lacks or (name in held and schema_at("", name, legality.opset) is None):
             yield name
+
+
+_CARRIES_SEQUENCES = 13
+"""The first opset whose If and Loop return sequences: below, their graphs return elements, or none."""
+
+
+def _carries_sequences(bodies: Iterable[GraphView]) -> bool:
+    """Return whether a graph inside of a node returns a sequence or an optional."""
+    graphs = (body.graph for body in bodies if body.outer is not None)
+    kinds = (value.type for graph in graphs if isinstance(graph, onnx.GraphProto) for value in graph.output)
+    return any(kind.HasField("sequence_type") or kind.HasField("optional_type") for kind in kinds)
 
 
 def assumed(assume: Collection[str], allow: Collection[str] | None, stacklevel: int = 3) -> frozenset[str]:

@@ -577,7 +577,9 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
         node.output[0] = "index"
         original.graph.node.append(make_node(CAST, "", ["index"], outputs, {"to": change.cast}))
         node = make_node(typed_node.name, typed_node.domain, inputs, outputs, typed_node.attributes)
-    rewritten = _model(target, typed_node, inputs, outputs)
+    # Alone, a sequence that is only passed on needs an Identity, which opsets below 14 have of tensors alone.
+    passed_on = not change.fragment.nodes and any(facts is not None and facts.container for facts in typed_node.inputs)
+    rewritten = _model(source if passed_on else target, typed_node, inputs, outputs)
     constants = Constants(Names(original), target)
     # Alone, a value that is the output must have its name.
     change = change._replace(renamed=(), inputs=())

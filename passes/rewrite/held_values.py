@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -28,6 +29,13 @@ Held = Items | Maybe
 def names_in(held: Held) -> Items:
     """Return the names of all values in a sequence or an optional."""
     return held if isinstance(held, tuple) else (held.value,) if held.value else ()
+
+
+def renamed_in(held: Held, names: Mapping[str, str]) -> Held:
+    """Return a sequence or an optional of values some of which have other names."""
+    if isinstance(held, tuple):
+        return tuple(names.get(name, name) for name in held)
+    return Maybe(names.get(held.value, held.value))
 
 
 def container(name: str, held: Held, dtype: int, names: Names) -> onnx.NodeProto:

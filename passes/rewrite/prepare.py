@@ -26,6 +26,7 @@ from opshift.passes.graph.traversal import node_name
 from opshift.passes.rewrite.collected_lists import collect
 from opshift.passes.rewrite.control_flow import expand, why_kept
 from opshift.passes.rewrite.element_types import Retyped, change_types
+from opshift.passes.rewrite.fewer_axes import may_exceed, merge_axes
 from opshift.passes.rewrite.fixed_shapes import (
     Fixed,
     Sizes,
@@ -64,6 +65,7 @@ class Preparation:
         opset: which that is.
         quantized: the target, if DequantizeLinear, an operator and QuantizeLinear become one on quantized values.
         inline: whether functions are inlined, since the target loads none, or since they are to be decomposed.
+        ranks: the most axes that operators of the target take, if it limits them.
     """
 
     sizes: Sizes = field(default_factory=Sizes)
@@ -78,17 +80,12 @@ class Preparation:
     opset: int = 0
     quantized: Legality | None = None
     inline: bool = False
+    ranks: Mapping[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""
-        return (
-            bool(self.sizes)
-            or self.fold
-            or bool(self.static)
-            or bool(self.missing)
-            or bool(self.types or self.narrow)
-            or self.quantized is not None
-        )
+        wanted = (self.sizes, self.fold, self.static, self.missing, self.types, self.narrow, self.ranks)
+        return any(map(bool, wanted)) or self.quantized is not None
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,8 @@ def prepare(
         UsageError: the sizes do not fit the model, or it has training information.
     """
     inline = asked.inline and bool(model.functions)
-    needed = asked.sizes or asked.static or asked.tidy or asked.types or asked.narrow or asked.quantized
+    needed = any((asked.sizes, asked.static, asked.tidy, asked.types, asked.narrow, asked.quantized))
+    needed = needed or may_exceed(model, asked.ranks)
     if not inline and not (asked and (needed or may_fold(model, asked.missing))):
         return Prepared(model)
     if model.training_info:
@@ -151,6 +149,9 @@ def prepare(
     kept = why_kept(work, values, asked.missing, Propagation(shown(work), evaluate)) if asked.missing else {}
     if steps or asked.tidy or foldable(work, values, asked.constants):
         steps += fold(work, values, asked.constants)
+    if asked.ranks and (narrower := merge_axes(work, values, asked.ranks)):
+        steps += narrower
+        values = known_values(shown(work), evaluate)
     if asked.sizes:
         write_values(work, values)
     joined = _joined(work, asked, shown, evaluate)

@@ -26,8 +26,8 @@ from opshift.opsets.registry.structural import CONSTANT, DEQUANTIZE, QUANTIZE
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, names_read, node_name
-from opshift.passes.rewrite.apply import Names
 from opshift.passes.rewrite.folding import UNREAD
 
 

@@ -36,8 +36,9 @@ from opshift.passes.analysis.splicing import Spliced, named_node, rename
 from opshift.passes.base.results import Action, Step
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, node_name, subgraphs
-from opshift.passes.rewrite.held_values import Held, Items, Maybe, names_in
+from opshift.passes.rewrite.held_values import Held, Items, Maybe, names_in, renamed_in
 from opshift.passes.rewrite.sequence_branches import return_elements
+from opshift.passes.rewrite.sequence_loops import carry_elements
 from opshift.passes.rewrite.sequence_maps import as_loop, each
 
 
@@ -92,12 +93,13 @@ class _Sequences:
         changed = False
         for index, node in enumerate(graph.node):
             where = f"{path}/{node_name(node, index)}"
+            found = Spliced()
+            step = self._looped(node, scope, where, held, found)
             inside = {
                 name: self.graph(inner, scope.enter(node, name), f"{where}.{name}", held)
-                for name, inner in named_subgraphs(node)
+                for name, inner in (() if step else named_subgraphs(node))
             }
-            found = Spliced()
-            step = self._replaced(node, scope, held, inside, found)
+            step = step or self._replaced(node, scope, held, inside, found)
             nodes += found.nodes
             graph.initializer.extend(found.initializers)
             changed = changed or bool(found.nodes)
@@ -115,7 +117,7 @@ class _Sequences:
                 rename(node, renamed)
             del graph.node[:]
             graph.node.extend(kept)
-        return held
+        return {name: renamed_in(one, renamed) for name, one in held.items()}
 
     def _renamed(self, name: str, source: str, renamed: dict[str, str]) -> list[onnx.NodeProto]:
         """Let what reads a value read another one; if a graph returns it, return the Identity that this takes."""
@@ -160,6 +162,25 @@ class _Sequences:
         if made is not None:
             held[node.output[0]] = made
         return None
+
+    def _looped(
+        self, node: onnx.NodeProto, scope: Scope, where: str, held: dict[str, Held], found: Spliced
+    ) -> Step | None:
+        """Let a Loop carry elements of sequences, if their number is known; return what became of it."""
+        if node.op_type != LOOP or default_domain(node.domain):
+            return None
+        before = len(self.steps)
+
+        def inside(body: onnx.GraphProto, given: Mapping[str, Held]) -> Mapping[str, Held]:
+            del self.steps[before:]  # those of another attempt
+            return self.graph(body, scope.enter(node, "body"), f"{where}.body", {**held, **given})
+
+        returned = carry_elements(node, held, inside, found, self._names)
+        held.update(returned)
+        if not found.nodes:
+            del self.steps[before:]
+            return None
+        return self._step(Action.LOWER, node, "its sequences have a fixed length", ("elements",), (LOOP,))
 
     def _step(
         self,

@@ -477,8 +477,10 @@ class Table:
             assert there.SerializeToString() == model.SerializeToString()
         assert converted(there, opset=target).SerializeToString() == there.SerializeToString()
         results = {"there": there}
-        # Reshape to what may be empty takes ScatterND, which has no form below 11 for places that are computed.
-        if source >= 11 or "ScatterND" not in {node.op_type for node in there.graph.node}:
+        # Reshape to what may be empty takes ScatterND, which has no form below 11 for places that are computed. Range
+        # takes NonZero, which has none below 9.
+        taken = {node.op_type for node in there.graph.node}
+        if source >= 11 or ("ScatterND" not in taken and (source >= 9 or "NonZero" not in taken)):
             results["back"] = converted(there, opset=source)
         for what, result in results.items():
             try:

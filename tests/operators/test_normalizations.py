@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,10 @@ import onnx
 import pytest
 from onnx import TensorProto
 from onnx.parser import parse_model
-from running import run
+from running import run, same
 
 import opshift
-from operators.harness import F16, F32, F64, Array, Case, Code, Refused, Table, dtype_name
+from operators.harness import F16, F32, F64, Array, Case, Table, converted, dtype_name
 from opshift.opsets.operators import (
     groupnormalization,
     instancenormalization,
@@ -85,15 +86,28 @@ class TestInstanceNormalization(Table):
         of_instances("no channels", IMAGE[:, :0]),
         of_instances("no elements", IMAGE[:, :, :0]),
     )
-    refusals = (
-        Refused(
-            '<ir_version: 8, opset_import: ["": 13]>'
-            "g (float[] x, float[3] s, float[3] b) => (float[] y) { y = InstanceNormalization(x, s, b) }",
-            Code.MISSING_FACT,
-            "the rank or the element type is unknown",
-            {"decompose": ["InstanceNormalization"]},
-        ),
-    )
+
+
+@pytest.mark.parametrize("name", ["InstanceNormalization", "LRN"])
+@pytest.mark.parametrize("opset", [9, 13, 18])
+def test_images_of_unknown_rank_or_size_are_normalized(name: str, opset: int) -> None:
+    """A model that declares no rank, and one that declares nothing but it."""
+    call = "InstanceNormalization(x, s, b)" if name == "InstanceNormalization" else "LRN <size = 5, alpha = 0.5> (x)"
+    of_channels = {"s": numbers(4), "b": numbers(4)} if name == "InstanceNormalization" else {}
+    header = f'<ir_version: 8, opset_import: ["": {opset}]>'
+    images = parse_model(f"{header} g (float[a,b,c,d] x) => (float[a,b,c,d] y) {{ y = Neg(x) }}").graph.input[0].type
+    inputs = "".join(f", float[4] {one}" for one in of_channels)
+    for ranked, x in itertools.product((True, False), (IMAGE, IMAGE[:0])):
+        model = parse_model(f"{header} g (float[] x{inputs}) => (float[] y) {{ y = {call} }}")
+        for value in (*model.graph.input[:1], *model.graph.output):
+            value.type.tensor_type.ClearField("shape")
+            if ranked:
+                value.type.CopyFrom(images)
+        result = converted(model, decompose=[name])
+        assert name not in {node.op_type for node in result.graph.node}
+        feeds = {"x": x, **of_channels}
+        (wanted,), (found,) = (run(one, [feeds])[0] for one in (model, result))
+        assert same(wanted, found, 3e-6)
 
 
 @pytest.mark.slow
@@ -444,15 +458,6 @@ class TestLRN(Table):
         Case("empty batch", [IMAGE[:0]], LRN(size=3)),
         Case("no channels", [IMAGE[:, :0]], LRN(size=3)),
         Case("no rows", [IMAGE[:, :, :0]], LRN(size=3)),
-    )
-    refusals = (
-        Refused(
-            '<ir_version: 9, opset_import: ["": 18]> g (float[2,c,3,3] x) => (float[2,c,3,3] y) '
-            "{ y = LRN <size = 3> (x) }",
-            Code.MISSING_FACT,
-            "the number of channels is unknown",
-            {"decompose": ["LRN"]},
-        ),
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from onnx.parser import parse_model
 from running import run
 
-from operators.harness import F16, F32, F64, INF, NAN, Array, Case, Code, Refused, Table, arr, converted
+from operators.harness import F16, F32, F64, INF, NAN, Array, Case, Code, Refused, Table, arr, converted, dtype_name
 from opshift.opsets.families.cumulative import Cumulative
 from opshift.opsets.families.reduction import Reduction
 from opshift.opsets.operators import (
@@ -225,6 +225,7 @@ TIES = arr([[1, 3, 3, 2], [5, 5, 5, 5], [-INF, 2, -INF, -INF]])
 
 
 K = np.array([2], np.int64)
+LONG_ROW = arr([np.arange(4101) % 1000])
 ROWS = arr([[1, 9, 3, 2], [5, 7, 4, 6]])
 
 
@@ -247,6 +248,8 @@ class TestTopK(Table):
         Case("k is known, axis in front", [TIES, np.array([2], np.int64)], TopK(0), known=(1,)),
         Case("k is known, smallest", [TIES, np.array([3], np.int64)], TopK(1, 0), known=(1,)),
         Case("int64", [TIES[:2].astype(np.int64), np.array([2], np.int64)], TopK()),
+        Case("a long axis", [LONG_ROW, np.array([2], np.int64)], TopK(), known=(1,), static=True),
+        Case("a long axis in front", [LONG_ROW.T, np.array([2], np.int64)], TopK(0), known=(1,), static=True),
         *(
             Case(
                 f"{dtype.__name__}, largest {largest}",
@@ -258,6 +261,28 @@ class TestTopK(Table):
             for largest in (0, 1)
         ),
     )
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", [F32, np.int64, np.uint8], ids=lambda dtype: dtype.__name__)
+def test_few_elements_of_a_long_axis_are_found_part_by_part(
+    axis: int, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of equal elements the first ones are found, in whatever part they are; 199 elements are cut twice here."""
+    monkeypatch.setattr(topk, "MOST", 64)
+    x = np.random.default_rng(axis).integers(0, 20, size=(199, 2)).astype(dtype)
+    x[97:103] = np.iinfo(dtype).max if dtype is not F32 else INF
+    x[:, 1] = np.iinfo(dtype).min if dtype is not F32 else -INF
+    x = x if axis == 0 else x.T.copy()
+    shape, name = ",".join(map(str, x.shape)), dtype_name(dtype)
+    model = parse_model(
+        f'<ir_version: 8, opset_import: ["": 13]> g ({name}[{shape}] x) => ({name}[d,e] y, int64[d,e] i)'
+        f" <int64[1] k = {{19}}> {{ y, i = TopK <axis = {axis}> (x, k) }}"
+    )
+    result = converted(model, decompose=["TopK"])
+    assert "TopK" not in {node.op_type for node in result.graph.node}
+    wanted, found = (run(one, [{"x": x}])[0] for one in (model, result))
+    assert all(map(np.array_equal, wanted, found))
 
 
 @pytest.mark.parametrize("request_", [{"decompose": ["TopK"]}, {"opset": 10}, {"opset": 8}], ids=str)

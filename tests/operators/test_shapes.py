@@ -61,7 +61,13 @@ class TestSqueeze(Table):
     cases = (
         *(Case(f"axes {axes}", [ONES, ints(*axes)], known=(1,)) for axes in ((0,), (2,), (0, 2), (-2,), (-4, 2))),
         Case("all", [ONES, None]),
-        Case("computed", [ONES, ints(0)], least=13),
+        *(Case(f"computed {axes}", [ONES, ints(*axes)], least=9, symbolic=13) for axes in ((0,), (-2, 0), (2,))),
+        Case("computed, none", [ONES, ints()], least=13, departs="it takes none for all"),
+        Case("all of a scalar", [arr(1), None]),
+        Case("all, some empty", [ONES[:, :0], None]),
+        Case("all of several elements", [CUBE, None]),
+        Case("computed of empty", [ONES[:, :0], ints(0, -2)], least=9, symbolic=13),
+        Case("many of several", [np.arange(6).reshape(2, 1, 3, 1, 1), ints(1, -1)], known=(1,)),
         *(Case(f"axis {axis} of 3", [CUBE[:, :1], ints(axis)], known=(1,)) for axis in (1, -2)),
         Case("last", [CUBE[:, :, :1], ints(-1)], known=(1,)),
         Case("empty", [np.zeros((1, 0), F32), ints(0)], known=(1,)),
@@ -75,7 +81,9 @@ class TestUnsqueeze(Table):
             Case(f"axes {axes}", [CUBE, ints(*axes)], known=(1,))
             for axes in ((0,), (3,), (0, 4), (-1,), (-4,), (-1, 0))
         ),
-        Case("computed", [CUBE, ints(0)], least=13),
+        *(Case(f"computed {axes}", [CUBE, ints(*axes)]) for axes in ((0,), (-2, 0), (4, 1), (-1,), ())),
+        Case("computed of empty", [CUBE[:, :0], ints(1, -1)]),
+        Case("computed of a scalar", [arr(1), ints(-1, 0)]),
         Case("scalar", [arr(1), ints(0)], known=(1,)),
         Case("empty", [np.zeros((2, 0), F32), ints(-2)], known=(1,)),
     )

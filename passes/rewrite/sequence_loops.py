@@ -1,0 +1,114 @@
+"""Let a Loop carry the elements of a sequence in its place, if each iteration leaves as many as it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import onnx
+from onnx.helper import make_tensor_value_info
+
+from opshift.opsets.registry.structural import IDENTITY
+from opshift.passes.analysis.splicing import Spliced, named_node
+from opshift.passes.graph.names import Names
+from opshift.passes.graph.traversal import subgraph
+from opshift.passes.rewrite.held_values import Held, Items, container, element_type
+
+_FIRST = 2
+"""Inputs of a Loop, and of its body, before the values that it carries: the number and the condition."""
+
+
+def carry_elements(
+    node: onnx.NodeProto,
+    held: Mapping[str, Held],
+    inside: Callable[[onnx.GraphProto, Mapping[str, Held]], Mapping[str, Held]],
+    found: Spliced,
+    names: Names,
+) -> dict[str, Held]:
+    """Write a Loop that carries elements, with what holds them after it, and return what each output holds.
+
+    `held` is what values before the Loop hold. `inside` replaces, in place, what reads sequences in a body, and returns
+    what its values hold.
+    """
+    lists = _lists(node, held)
+    while lists:
+        whole = onnx.NodeProto.FromString(node.SerializeToString())
+        body = subgraph(whole, "body")
+        given = {place: _named(body.input[_FIRST + place].name, len(items), names) for place, items in lists.items()}
+        inputs, outputs = [*body.input], [value.name for value in body.output]
+        del body.input[:]
+        body.input.extend(value for at, value in enumerate(inputs) if at - _FIRST not in lists)
+        after = inside(body, {inputs[_FIRST + place].name: items for place, items in given.items()})
+        left = {place: after.get(outputs[1 + place]) for place in lists}
+        same = {
+            place: items
+            for place, items in left.items()
+            if isinstance(items, tuple) and len(items) == len(lists[place])
+        }
+        if len(same) == len(lists):
+            return _written(node, whole, lists, given, same, inputs, found, names)
+        lists = {place: lists[place] for place in same}
+    return {}
+
+
+def _lists(node: onnx.NodeProto, held: Mapping[str, Held]) -> dict[int, Items]:
+    """Return what is in each sequence that a Loop begins with, by the place among the values that it carries."""
+    body = subgraph(node, "body")
+    given = ((place, held.get(name)) for place, name in enumerate(node.input[_FIRST:]))
+    return {
+        place: items
+        for place, items in given
+        if isinstance(items, tuple) and items and element_type(body.input[_FIRST + place].type)
+    }
+
+
+def _named(name: str, count: int, names: Names) -> Items:
+    return tuple(names.new(f"{name}/{number}") for number in range(count))
+
+
+def _written(
+    node: onnx.NodeProto,
+    whole: onnx.NodeProto,
+    lists: Mapping[int, Items],
+    given: Mapping[int, Items],
+    left: Mapping[int, Items],
+    inputs: list[onnx.ValueInfoProto],
+    found: Spliced,
+    names: Names,
+) -> dict[str, Held]:
+    """Give a Loop whose body reads elements these as inputs and outputs."""
+    body = subgraph(whole, "body")
+    dtypes = {place: element_type(inputs[_FIRST + place].type) for place in lists}
+    made = {
+        place: _named(node.output[place] or inputs[_FIRST + place].name, len(lists[place]), names) for place in lists
+    }
+    del whole.input[:], whole.output[:], body.input[:]
+    for at, name in enumerate(node.input):
+        whole.input.extend(lists.get(at - _FIRST, (name,)))
+    for at, name in enumerate(node.output):
+        whole.output.extend(made.get(at, (name,)))
+    for at, value in enumerate(inputs):
+        elements = given.get(at - _FIRST)
+        body.input.extend(
+            [value]
+            if elements is None
+            else [make_tensor_value_info(one, dtypes[at - _FIRST], None) for one in elements]
+        )
+    returned = [*body.output]
+    del body.output[:]
+    for at, value in enumerate(returned):
+        if at - 1 not in left:
+            body.output.append(value)
+            continue
+        for name in left[at - 1]:
+            # A body returns values that it makes itself, each under a name of its own.
+            new = names.new(f"{value.name}/element")
+            body.node.append(named_node(new, IDENTITY, [name], new))
+            body.output.append(make_tensor_value_info(new, dtypes[at - 1], None))
+    found.nodes.append(whole)
+    found.outputs = list(node.output)
+    held: dict[str, Held] = {node.output[place]: made[place] for place in lists if node.output[place]}
+    # What reads the elements alone leaves these unused.
+    found.nodes += [
+        container(node.output[place], made[place], dtypes[place], names) for place in lists if node.output[place]
+    ]
+    return held
