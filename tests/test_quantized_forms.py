@@ -465,6 +465,19 @@ def test_nodes_in_graphs_of_nodes_are_joined_too(case: str) -> None:
     assert stays == (["main/If_1.else_branch/MatMul_1"] if case == "If" else [])
 
 
+def test_what_is_unused_goes_inside_and_outside_of_a_graph() -> None:
+    branch = "b = DequantizeLinear (v, t, o) c = MatMul (a, b)"
+    text = f"""{HEAD} g (uint8[2,4] x, int8[4,3] v, bool p) => (uint8[2,3] w) {HELD} {{ a = DequantizeLinear (x, s, z)
+        w = If (p) <then_branch = i () => (uint8[2,3] y) {{ {branch} y = QuantizeLinear (c, r, z) }},
+          else_branch = j () => (uint8[2,3] n) {{ {branch} n = QuantizeLinear (c, s, z) }}> }}"""
+    model = parse_model(text.replace("@", ""))
+    result = opshift.convert(model, quantized="qoperator", effort="quick", require_proof=True)
+    assert names(result.rewritten) == ["If"]
+    for attribute in result.rewritten.graph.node[0].attribute:
+        assert [node.op_type for node in attribute.g.node] == ["QLinearMatMul"]
+    assert [step.action for step in result.plan.prepared].count("drop") == 3
+
+
 def test_nodes_of_functions_are_joined_too() -> None:
     text = f"""{HEAD} g (uint8[2,4] x, int8[4,3] v) => (uint8[2,3] w) {HELD} {{ w = own.product (x, v, s, z, t, o, r) }}
       <domain: "own", opset_import: ["": 18]> product (x, v, s, z, t, o, r) => (y) {{ {PRODUCT} }}"""

@@ -345,8 +345,11 @@ def _since(node: onnx.NodeProto, opset: int) -> int:
 
 def _replace(graph: onnx.GraphProto, written: Mapping[str, onnx.NodeProto], gone: Set[str]) -> None:
     """Put nodes in the place of the QuantizeLinear whose output they make; the nodes of values that are gone go."""
-    nodes = [written.get(node.output[0], node) if node.output else node for node in graph.node]
-    kept = [node for node in nodes if node in written.values() or gone.isdisjoint(filter(None, node.output))]
+    kept = []
+    for node in graph.node:
+        made = [written[name] for name in node.output if name in written]
+        if made or gone.isdisjoint(node.output):
+            kept.append(made[0] if made else node)
     _set_nodes(graph, kept)
     _forget(graph, gone - written.keys())
 
@@ -373,25 +376,31 @@ def _without_unread(model: onnx.ModelProto, freed: Mapping[str, str]) -> Iterato
     `freed` are values that have lost a reader, with the path of the node that makes them.
     """
     opset = default_opset(model.opset_import) or 1
-    held = [graph for graph in graphs(model) if isinstance(graph, onnx.GraphProto)]
     for kind in (DEQUANTIZE, CONSTANT):
+        held = _graphs(model)
         unread = {*freed} - _all_read(held)
-        for graph in held:
-            idle = [node.output[0] for node in graph.node if _is(node, kind) and unread.issuperset(node.output)]
+        for graph in reversed(held):  # the nodes that hold a graph are copied after it was changed
+            nodes = [node for node in graph.node if _is(node, kind) and unread.issuperset(node.output)]
             if kind == DEQUANTIZE:
-                nodes = (node for node in graph.node if node.output[0] in idle)
                 yield from (
                     Step(Action.DROP, freed[node.output[0]], kind, _since(node, opset), UNREAD) for node in nodes
                 )
+            idle = {name for node in nodes for name in node.output}
             if idle:
-                _set_nodes(graph, [node for node in graph.node if node.output[0] not in idle])
+                _set_nodes(graph, [node for node in graph.node if idle.isdisjoint(node.output)])
                 _forget(graph, idle)
+    held = _graphs(model)
     unread = {*freed} - _all_read(held)
     for graph in held:
         unread -= {value.name for value in graph.input}
         for index in range(len(graph.initializer) - 1, -1, -1):
             if graph.initializer[index].name in unread:
                 del graph.initializer[index]
+
+
+def _graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:
+    """Return all graphs, an outer one before those inside it."""
+    return [graph for graph in graphs(model) if isinstance(graph, onnx.GraphProto)]
 
 
 def _all_read(held: Iterable[onnx.GraphProto]) -> set[str]:
