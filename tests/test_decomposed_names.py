@@ -29,6 +29,7 @@ def operators(model: onnx.ModelProto) -> list[str]:
 
 def made(model: onnx.ModelProto, **request: object) -> onnx.ModelProto:
     result = opshift.convert(model, **request)  # type: ignore[arg-type]
+    assert result.report is not None
     assert result.report.verdict == "equal"
     assert isinstance(result.model, onnx.ModelProto)
     return result.model
@@ -99,6 +100,7 @@ def test_operators_of_other_domains_need_no_domain(name: str) -> None:
     result = opshift.convert(model, decompose=[operator])
     assert isinstance(result.model, onnx.ModelProto)
     assert operator not in operators(result.model)
+    assert result.report is not None
     assert result.report.verdict == "equal"
     assert not [note for note in result.notes if "Nothing to decompose" in note]
 

@@ -116,10 +116,10 @@ def test_axes_that_are_treated_alike_are_merged(name: str, tmp_path: Path) -> No
     model = parse_model(f"{HEAD} g ({inputs}) => ({kind}[] y) {body} {{ y = {call} }}")
     model.graph.output[0].type.tensor_type.ClearField("shape")
     result = opshift.convert(model, target=profile(tmp_path, [operator]), verify=False)
-    assert {node.op_type for node in result.model.graph.node} <= {operator, "Reshape"}
-    assert ranks(result.model, [operator]) <= 4
+    assert {node.op_type for node in result.rewritten.graph.node} <= {operator, "Reshape"}
+    assert ranks(result.rewritten, [operator]) <= 4
     feeds = fed(model)
-    (wanted,), (found,) = (run(one, [feeds])[0] for one in (model, result.model))
+    (wanted,), (found,) = (run(one, [feeds])[0] for one in (model, result.rewritten))
     # Of whole numbers all sums are exact; only these take roots, quotients and exponentials of them.
     rounds = operator.endswith(("ormalization", "oftmax"))
     assert same(wanted, found, 1e-6 if rounds else 0.0)
@@ -134,10 +134,10 @@ def test_a_pixel_shuffle_is_transposed_in_few_axes(most: int, tmp_path: Path) ->
         "{ a = Reshape(x, s) b = Transpose <perm = [0, 1, 4, 2, 5, 3]> (a) y = Reshape(b, t) }"
     )
     result = opshift.convert(model, target=profile(tmp_path, ["Transpose"], most), verify=False)
-    assert [node.op_type for node in result.model.graph.node] == [*["Reshape", "Transpose"] * (6 - most), "Reshape"]
-    assert ranks(result.model, ["Reshape", "Transpose"]) <= most
+    assert [node.op_type for node in result.rewritten.graph.node] == [*["Reshape", "Transpose"] * (6 - most), "Reshape"]
+    assert ranks(result.rewritten, ["Reshape", "Transpose"]) <= most
     feeds = fed(model)
-    assert same(run(model, [feeds])[0][0], run(result.model, [feeds])[0][0], 0.0)
+    assert same(run(model, [feeds])[0][0], run(result.rewritten, [feeds])[0][0], 0.0)
     assert not opshift.plan(model, target="ncnn").refusals
 
 
@@ -148,12 +148,12 @@ def test_nothing_is_reshaped_between_nodes_with_the_same_axes(tmp_path: Path) ->
     )
     operators = ["Add", "Relu", "Sigmoid", "Mul"]
     result = opshift.convert(model, target=profile(tmp_path, operators))
-    assert [node.op_type for node in result.model.graph.node].count("Reshape") == 4
-    assert ranks(result.model, operators) <= 4
+    assert [node.op_type for node in result.rewritten.graph.node].count("Reshape") == 4
+    assert ranks(result.rewritten, operators) <= 4
     assert result.report is not None
     assert result.report.verdict == "equal"
-    again = opshift.convert(result.model, target=profile(tmp_path, operators), verify=False)
-    assert again.model.SerializeToString() == result.model.SerializeToString()
+    again = opshift.convert(result.rewritten, target=profile(tmp_path, operators), verify=False)
+    assert again.rewritten.SerializeToString() == result.rewritten.SerializeToString()
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,7 @@ def _drawn_node(
         case "Concat":
             return [name, name], {"axis": axis}, [dim * 2 if one == axis else dim for one, dim in enumerate(shape)]
         case "Slice":
-            starts, ends, axes, steps = (constant([one]) for one in (-1, -9, axis, -1))
-            return [name, starts, ends, axes, steps], {}, shape
+            return [name, *(constant([one]) for one in (-1, -9, axis, -1))], {}, shape
         case "MatMul":
             width = int(rng.integers(1, 4))
             return [name, constant(rng.integers(-2, 3, (shape[-1], width)), np.float32)], {}, [*shape[:-1], width]
@@ -232,9 +231,9 @@ def check_drawn(seed: int, folder: Path) -> bool:
         assert all("rank 4 at most" in refusal.reason for refusal in refusals), refusals
         return True
     result = opshift.convert(model, target=target, verify=False)
-    assert ranks(result.model, OPERATORS) <= 4
+    assert ranks(result.rewritten, OPERATORS) <= 4
     feeds = fed(model)
-    assert same(run(model, [feeds])[0][0], run(result.model, [feeds])[0][0], 0.0), seed
+    assert same(run(model, [feeds])[0][0], run(result.rewritten, [feeds])[0][0], 0.0), seed
     return False
 
 

@@ -136,6 +136,7 @@ def test_a_shape_that_a_node_does_not_accept_is_refused() -> None:
 def test_both_models_are_compared_with_the_fixed_shapes() -> None:
     result = opshift.convert(parse_model(TWO), input_shapes={"images": (2, 3, 4, 5)})
     assert result.report is not None
+    assert result.report is not None
     assert result.report.verdict is Verdict.EQUAL
     assert result.report.whole.shapes == {"images": (2, 3, 4, 5), "boxes": (2, 4)}
 
@@ -218,6 +219,7 @@ def test_a_question_mark_is_no_name() -> None:
     result = opshift.convert(model, input_shapes={"x": (1, 2, 3)})
     assert shapes(result.model) == {"x": [1, 2, 3], "y": [1, 2, 3]}
     assert result.report is not None
+    assert result.report is not None
     assert result.report.verdict is Verdict.EQUAL
 
 
@@ -289,6 +291,7 @@ def test_a_size_of_minus_one_keeps_the_dim(asked: dict[str, Any], wanted: list[A
     (value,) = result.model.graph.input
     dims = value.type.tensor_type.shape.dim
     assert [dim.dim_value or dim.dim_param for dim in dims] == wanted
+    assert result.report is not None
     assert result.report.verdict == "equal"
 
 

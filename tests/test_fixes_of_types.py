@@ -35,9 +35,11 @@ def test_bfloat16_below_13_goes_as_the_refusal_says(io_types: bool) -> None:
     assert isinstance(result.model, onnx.ModelProto)
     onnx.checker.check_model(result.model, full_check=True)
     if io_types:  # no model of opset 11 is fed with bfloat16, so that nothing is compared
+        assert result.report is not None
         assert result.report.verdict == "unchecked"
         assert "bfloat16, to which opset 11 casts nothing" in result.report.whole.reason
     else:
+        assert result.report is not None
         assert result.report.verdict == "equal"
 
 
@@ -46,7 +48,9 @@ def test_a_model_without_opset_is_read_as_the_error_says() -> None:
     del model.opset_import[:]
     with pytest.raises(InvalidModelError, match="--assume-opset"):
         opshift.convert(model, opset=11)
-    assert opshift.convert(model, opset=11, assume_opset=17).report.verdict == "equal"
+    report = opshift.convert(model, opset=11, assume_opset=17).report
+    assert report is not None
+    assert report.verdict == "equal"
 
 
 def test_both_inputs_of_two_types_are_named() -> None:
@@ -65,4 +69,6 @@ def test_types_of_what_has_no_kernel_are_changed_after_it_is_replaced() -> None:
     assert "--target onnxruntime first" in refused.value.refusals[0].hint
     first = opshift.convert(product(), target="onnxruntime").model
     assert isinstance(first, onnx.ModelProto)
-    assert opshift.convert(first, types={"bfloat16": "float16"}).report.verdict == "within bound"
+    report = opshift.convert(first, types={"bfloat16": "float16"}).report
+    assert report is not None
+    assert report.verdict == "within bound"

@@ -150,6 +150,7 @@ def check(name: str, opset: int) -> None:
     assert isinstance(made, onnx.ModelProto)
     assert not [node for node in made.graph.node if node.domain]
     assert result.report is not None
+    assert result.report is not None
     assert result.report.whole.verdict is Verdict.EQUAL
     feeds = {model.graph.input[0].name: rows[::7]}
     for before, after in zip(run(model, [feeds])[0], run(made, [feeds])[0], strict=True):
@@ -185,6 +186,7 @@ def test_a_release_with_an_older_ai_onnx_ml_gets_no_newer_operator(what: str) ->
         attribute.floats[:] = [np.nan if number == 9 else number for number in attribute.floats]
     result = opshift.convert(model, target="onnxruntime-1.14")
     assert isinstance(result.model, onnx.ModelProto)
+    assert result.report is not None
     assert result.report.verdict is Verdict.EQUAL
     assert [node.op_type for node in result.model.graph.node].count("LabelEncoder") == count
     assert {entry.domain: entry.version for entry in result.model.opset_import}.get(ML, 3) == 3

@@ -49,10 +49,12 @@ def conv_constants(x: Any = U8, w: Any = I8, *, by_kernel: bool = True, seed: in
 def model_of(
     nodes: list[onnx.NodeProto], constants: Constants, inputs: dict[str, Any], outputs: dict[str, Any], opset: int = 13
 ) -> onnx.ModelProto:
-    values = [[helper.make_tensor_value_info(name, *typed) for name, typed in one.items()] for one in (inputs, outputs)]
+    given, made = (
+        [helper.make_tensor_value_info(name, *typed) for name, typed in one.items()] for one in (inputs, outputs)
+    )
     read = {name for node in nodes for name in node.input}
     held = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items() if name in read]
-    graph = helper.make_graph(nodes, "g", *values, held)
+    graph = helper.make_graph(nodes, "g", given, made, held)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=7)
     return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
 
@@ -85,7 +87,7 @@ def steps_apart(before: onnx.ModelProto, after: onnx.ModelProto) -> int:
     return max(int(np.abs(one[0].astype(int) - other[0].astype(int)).max()) for one, other in pairs)
 
 
-TO_QDQ = {
+TO_QDQ: dict[str, tuple[Any, Any]] = {
     "by kernel": (conv_constants(), {}),
     "one scale": (conv_constants(by_kernel=False), {"pads": [1, 0, 0, 1]}),
     "of one element": ({**conv_constants(by_kernel=False), "xs": np.full(1, 0.02, F32), "xz": np.full(1, 5, U8)}, {}),
@@ -102,6 +104,7 @@ def test_qlinearconv_becomes_floats_between_dequantizelinear_and_quantizelinear(
     constants, attributes = TO_QDQ[case]
     model = qlinear_conv(constants, opset, **attributes)
     result = opshift.convert(model, quantized="qdq", verify="nodes")
+    assert result.report is not None
     assert [check.verdict for check in result.report.nodes] == [Verdict.EQUAL]
     count = 3 if "b" in constants else 2
     assert names(result.rewritten) == ["DequantizeLinear"] * count + ["Conv", "QuantizeLinear"]
@@ -149,6 +152,7 @@ OTHERS = {
 @pytest.mark.parametrize("call", OTHERS)
 def test_other_quantized_operators_become_floats_too(call: str) -> None:
     result = opshift.convert(parse_model(PRODUCTS.replace("@", call)), quantized="qdq", verify="nodes")
+    assert result.report is not None
     assert [check.verdict for check in result.report.nodes] == [Verdict.EQUAL]
     assert names(result.rewritten) == OTHERS[call]
     assert [item.domain for item in result.rewritten.opset_import] in ([""], ["", "com.microsoft"])
@@ -182,7 +186,7 @@ def qdq_conv(constants: Constants, opset: int = 13, behind: list[onnx.NodeProto]
     """Return a model of a convolution between DequantizeLinear and QuantizeLinear, with nodes from c to d behind it."""
     make, held = helper.make_node, dict(constants)
     dtype = helper.np_dtype_to_tensor_dtype(np.asarray(held["xz"]).dtype)
-    axis = {"axis": 0} if np.ndim(held["ws"]) and opset >= 13 else {}
+    axis: dict[str, Any] = {"axis": 0} if np.ndim(held["ws"]) and opset >= 13 else {}
     nodes = [
         make("DequantizeLinear", ["x", "xs", "xz"], ["xf"], "dx"),
         make("DequantizeLinear", ["w", "ws", *["wz"] * ("wz" in held)], ["wf"], "dw", **axis),
@@ -208,7 +212,7 @@ def exact(constants: Constants, x: Any, **attributes: Any) -> Any:
     kernels = (held["w"] - held.get("wz", np.zeros(1)).reshape(each)) * held["ws"].reshape(each)
     bias = held["b"] * held["xs"] * held["ws"] if "b" in held else np.zeros(len(kernels))
     node = helper.make_node("Conv", ["x", "w", "b"], ["y"], **attributes)
-    (y,) = ReferenceEvaluator(node).run(None, {"x": image, "w": kernels, "b": bias})
+    y: Any = ReferenceEvaluator(node).run(None, {"x": image, "w": kernels, "b": bias})[0]  # type: ignore[index]
     zero = np.asarray(constants.get("yz", U8(0)))
     ends = np.iinfo(zero.dtype)
     return np.clip(np.rint(y / held["ys"]) + zero, ends.min, ends.max)
@@ -226,7 +230,7 @@ def check_joined(model: onnx.ModelProto, constants: Constants, **attributes: Any
 
 
 GROUPED = {**conv_constants(), "w": conv_constants()["w"][:, :2]}
-TO_QOPERATOR = {
+TO_QOPERATOR: dict[str, tuple[Any, Any]] = {
     "by kernel": (conv_constants(), {}),
     "one scale": (conv_constants(by_kernel=False), {"pads": [1, 0, 0, 1]}),
     "of one element": ({**conv_constants(by_kernel=False), "xs": np.full(1, 0.02, F32), "xz": np.full(1, 5, U8)}, {}),
@@ -256,6 +260,7 @@ def test_a_convolution_between_dequantizelinear_and_quantizelinear_becomes_qline
 
 def test_both_whole_models_are_compared() -> None:
     result = opshift.convert(qdq_conv(conv_constants()), quantized="qoperator", require_proof=True)
+    assert result.report is not None
     assert result.report.whole.verdict is Verdict.EQUAL
     steps = {(step.action, step.node.removeprefix("main/")) for step in result.plan.prepared}
     assert steps == {*(("quantize", name) for name in ("conv", "q")), *(("drop", name) for name in ("dx", "dw", "db"))}
@@ -296,7 +301,7 @@ def test_what_cuts_where_quantizelinear_does_is_absorbed(
     check_joined(qdq_conv(constants, opset, behind), constants)
 
 
-CUTS = {
+CUTS: dict[str, tuple[Any, Any]] = {
     "a zero point above the lowest": ([helper.make_node("Relu", ["c"], ["d"])], {"yz": U8(7)}),
     "a bound below the highest": ([helper.make_node("Clip", ["c", "", "six"], ["d"])], {"yz": U8(0), "ys": F32(0.05)}),
     "a bound that is computed": ([helper.make_node("Clip", ["c", "", "bound"], ["d"])], {"yz": U8(0)}),
@@ -315,7 +320,7 @@ def test_what_changes_results_on_the_way_stays(case: str) -> None:
     assert result.rewritten.SerializeToString() == model.SerializeToString()
 
 
-STAYS = {
+STAYS: dict[str, tuple[Any, Any]] = {
     "the scale of its bias": ({"bs": np.full(6, 0.02, F32)}, {}),
     "its bias is not quantized": ({"b": np.zeros(6, I8), "bs": F32(1)}, {}),
     "more than one scale": ({"ys": np.full(6, 0.05, F32), "yz": np.full(6, 7, U8)}, {}),
@@ -475,7 +480,7 @@ def test_what_is_unused_goes_inside_and_outside_of_a_graph() -> None:
     assert names(result.rewritten) == ["If"]
     for attribute in result.rewritten.graph.node[0].attribute:
         assert [node.op_type for node in attribute.g.node] == ["QLinearMatMul"]
-    assert [step.action for step in result.plan.prepared].count("drop") == 3
+    assert [str(step.action) for step in result.plan.prepared].count("drop") == 3
 
 
 def test_nodes_of_functions_are_joined_too() -> None:
@@ -514,7 +519,7 @@ def changed(model: onnx.ModelProto, **values: Any) -> onnx.ModelProto:
     return other
 
 
-FAULTS = {
+FAULTS: dict[str, Any] = {
     "scales of input and result exchanged": {"xs": F32(0.05), "ys": F32(0.02)},
     "no zero point of the input": {"xz": U8(0)},
     "no zero point of the result": {"yz": U8(0)},
@@ -583,7 +588,7 @@ NET = """<ir_version: 8, opset_import: ["": 13]> g (float[n,3,12,12] x) => (floa
   d = Conv <pads = [1, 1, 1, 1], group = 2> (p, w2, b2) a = Add (d, p) e = Relu (a)
   f = Conv (e, w3) k = Clip (f, zero, six) m = GlobalAveragePool (k) v = Flatten (m)
   o = MatMul (v, w4) y = Gemm <transB = 1> (o, w5, b5) }"""
-SIZES = {
+SIZES: dict[str, Any] = {
     "w1": (8, 3, 3, 3),
     "b1": 8,
     "w2": (8, 4, 3, 3),

@@ -117,6 +117,7 @@ def test_an_input_that_no_node_reads_is_dropped() -> None:
     result = opshift.convert(model, target=target)
     assert [value.name for value in result.rewritten.graph.input] == ["x", "w"]
     assert [value.name for value in model.graph.input] == ["x", "z", "w"]
+    assert result.report is not None
     assert result.report.verdict == "equal"
     assert [note for note in result.notes if "'z'" in note and "no node reads" in note]
     kept = opshift.convert(model, target=Target("mine"))
@@ -132,12 +133,13 @@ def test_an_input_goes_with_the_condition_that_reads_it(tmp_path: Path) -> None:
         "else_branch = e () => (float[1,1] b) { b = MatMul (x, v) }> }"
     )
     target = Target("mine", unused_inputs=False, without=frozenset({"If"}))
-    given = {"x": np.array([[-1, 2]], np.float32), "rate": np.array(16000)}
-    np.savez(tmp_path / "given.npz", **given)
+    x, rate = np.array([[-1, 2]], np.float32), np.array(16000)
+    np.savez(tmp_path / "given.npz", x=x, rate=rate)
     result = opshift.convert(model, target=target, input_shapes={"x": (1, 2)}, inputs=tmp_path / "given.npz")
+    assert result.report is not None
     assert result.report.verdict == "equal"
     assert [value.name for value in result.rewritten.graph.input] == ["x"]
-    assert run(result.rewritten, [{"x": given["x"]}])[0][0].tolist() == [[3]]
+    assert run(result.rewritten, [{"x": x}])[0][0].tolist() == [[3]]
 
 
 def test_a_model_of_unread_inputs_alone_is_refused() -> None:
