@@ -11,7 +11,7 @@ from onnx.parser import parse_model
 from running import run
 
 import opshift
-from operators.harness import F32, F64, Array, Case, Table, arr, text
+from operators.harness import F16, F32, F64, Array, Case, Table, arr, text
 from opshift.opsets.operators import gather, scatterelements, scatternd
 from opshift.opsets.operators.gather import Gather
 from opshift.opsets.operators.scatterelements import ScatterElements
@@ -117,10 +117,23 @@ class TestScatterElements(Table):
     cases = (
         *(
             Case(
+                f"of {dtype.__name__}",
+                [CUBE.astype(dtype), PLACES % 2 - 1, PLACES.astype(dtype)],
+                ScatterElements(1),
+                symbolic=9,
+            )
+            for dtype in (np.bool_, np.int8, F16, np.uint64)
+        ),
+        Case("some rows only", [CUBE, PLACES[:1, :, :3] % 2, -arr(PLACES[:1, :, :3])], ScatterElements(-2), symbolic=9),
+        Case("into one place", [CUBE[0, 0], np.array([1, -3, 0], np.int64), arr([2, -0.0, 0.5])], symbolic=9),
+        Case("nothing", [CUBE, PLACES[:, :0], arr(PLACES)[:, :0]], ScatterElements(1), least=9),
+        Case("over zeros", [-CUBE * 0, PLACES % 2, arr(PLACES)], ScatterElements(1), symbolic=9),
+        *(
+            Case(
                 f"axis {axis}",
                 [CUBE[0], np.array([[1, 0]], np.int64), arr([[-5, -6]])],
                 ScatterElements(axis),
-                least=9,
+                symbolic=9,
             )
             for axis in (0, 1, -1)
         ),
