@@ -923,6 +923,8 @@ SUBJECTS = (
     Subject("DFT", "by_matrix", {}, ("float[2,3,2]", None, np.array(1)), opset=18),
     Subject("DFT", "by_matrix", {"onesided": 1}, ("float[2,3,1]", np.array(5), np.array(1)), opset=18),
     Subject("DFT", "by_matrix", {"inverse": 1}, ("float[2,4,2]", None, np.array(1)), opset=18),
+    Subject("DFT", "by_factors", {"onesided": 1}, ("float[2,730,1]", np.array(735), np.array(1)), opset=18, keep=True),
+    Subject("DFT", "by_factors", {"inverse": 1}, ("float[2,520,2]", None, np.array(1)), opset=18, keep=True),
     Subject("DFT", "mirrored", HALF, ("float[2,4,2]", None, np.array(1)), opset=18, keep=True),
     Subject("DFT", "mirrored", HALF, ("float[2,4,2]", np.array(7), np.array(1)), opset=18, keep=True),
     Subject("DFT", "counted", {}, ("float[2,n,2]", None, np.array(1)), opset=18, keep=True),
@@ -1356,6 +1358,11 @@ SURVIVORS = (
         "ScatterElements.by_sums_of_halves",
         r"constant of node/Div\+node/Mul\+node/Mul_3: element 0 is 4294967297, not 4294967296",
         "whatever number divides, its multiples and the remainders add up to the same sum",
+    ),
+    (
+        "DFT.by_factors.*onesided",
+        r"constant of node/Mul_1: element 0 is 1.0, not -0.0",
+        "the sum of a real row has no imaginary part that this could turn",
     ),
     (
         "ScatterElements.by_last",
