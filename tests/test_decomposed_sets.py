@@ -34,8 +34,6 @@ IRREDUCIBLE = {
     "MelWeightMatrix": "its edges are computed, and only constant weights are written",
     "RegexFullMatch": "no other operator looks into strings",
     "Reshape": "only it changes the number of axes and their lengths at once",
-    "Scatter": "the opsets that have it have no ScatterElements, which would take its place",
-    "ScatterElements": "its updates are computed, and so are the places",
     "StringConcat": "no other operator makes strings",
     "StringNormalizer": "no other operator makes strings",
     "StringSplit": "no other operator looks into strings",

@@ -699,6 +699,7 @@ SUBJECTS = (
         keep=True,
     ),
     Subject("ScatterElements", "by_coordinates", {"axis": 1}, ("float[3,4]", "int64[3,2]", "float[3,2]"), keep=True),
+    Subject("ScatterElements", "by_last", {"axis": 1}, ("float[3,4]", "int64[2,3]", "float[2,3]"), opset=18),
     Subject("ScatterElements", "as_scatter", {"axis": 1}, ("float[3,4]", "int64[3,2]", "float[3,2]"), opset=9),
     Subject("Where", "by_logic", {}, ("bool[2,3]", "bool[2,3]", "bool[3]")),
     Subject("Where", "by_product", {}, ("bool[2,3]", "int64[2,3]", "int64[3]")),
@@ -961,6 +962,8 @@ SUBJECTS = (
     Subject("DFT", "by_matrix", {}, ("float[2,3,2]", None, np.array(1)), opset=18),
     Subject("DFT", "by_matrix", {"onesided": 1}, ("float[2,3,1]", np.array(5), np.array(1)), opset=18),
     Subject("DFT", "by_matrix", {"inverse": 1}, ("float[2,4,2]", None, np.array(1)), opset=18),
+    Subject("DFT", "by_factors", {"onesided": 1}, ("float[2,730,1]", np.array(735), np.array(1)), opset=18, keep=True),
+    Subject("DFT", "by_factors", {"inverse": 1}, ("float[2,520,2]", None, np.array(1)), opset=18, keep=True),
     Subject("DFT", "mirrored", HALF, ("float[2,4,2]", None, np.array(1)), opset=18, keep=True),
     Subject("DFT", "mirrored", HALF, ("float[2,4,2]", np.array(7), np.array(1)), opset=18, keep=True),
     Subject("DFT", "counted", {}, ("float[2,n,2]", None, np.array(1)), opset=18, keep=True),
@@ -1395,6 +1398,16 @@ SURVIVORS = (
         "ScatterElements.by_sums_of_halves",
         r"constant of node/Div\+node/Mul\+node/Mul_3: element 0 is 4294967297, not 4294967296",
         "whatever number divides, its multiples and the remainders add up to the same sum",
+    ),
+    (
+        "DFT.by_factors.*onesided",
+        r"constant of node/Mul_1: element 0 is 1.0, not -0.0",
+        "the sum of a real row has no imaginary part that this could turn",
+    ),
+    (
+        "ScatterElements.by_last",
+        r"constant of node/Pad_1: element 3 is 1, not 0|constant of node/Where\+node/Pad: element 0 is .*",
+        "one more row of updates is not read; all numbers below zero tell the same",
     ),
     (
         "ScatterElements.by_",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +70,7 @@ def _length(operands: Operands) -> int | None:
     return dim if isinstance(dim, int) else None
 
 
-def _static(meaning: DFT, operands: Operands) -> Reason | None:
+def _known(meaning: DFT, operands: Operands) -> Reason | None:
     data, axis, length = first(operands), operands[2], _length(operands)
     if data.dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         return Reason("it is neither of float nor of double", missing=data.dtype is None)
@@ -82,11 +83,22 @@ def _static(meaning: DFT, operands: Operands) -> Reason | None:
         return Reason("the signal is empty, or neither real nor complex")
     if meaning.onesided and (meaning.inverse or parts == 2):
         return Reason("only real numbers have half a transform that tells the rest")
-    if length < along:
-        return Reason("the signal is cut")
-    if along * parts * length * 2 > _LARGEST:
-        return Reason(f"the matrix would have more than {_LARGEST} elements")
-    return None
+    return Reason("the signal is cut") if length < along else None
+
+
+def _is_large(operands: Operands) -> bool:
+    """Return whether the matrix would be too large, of a transform whose lengths are known."""
+    data, axis, length = first(operands), operands[2], _length(operands) or 0
+    along = data.dim(int(axis.known.item())) if axis is not None and axis.known is not None else 0
+    parts = data.dim(-1)
+    return isinstance(along, int) and isinstance(parts, int) and along * parts * length * 2 > _LARGEST
+
+
+def _static(meaning: DFT, operands: Operands) -> Reason | None:
+    if reason := _known(meaning, operands):
+        return reason
+    large = _is_large(operands)
+    return Reason(f"the matrix would have more than {_LARGEST} elements") if large else None
 
 
 def _to_the_end(rank: int, along: int) -> tuple[int, ...]:
@@ -156,6 +168,81 @@ def by_matrix(
     """Multiply by the matrix of roots of unity; a short signal is padded with zeros."""
     y = op.MatMul(op.Reshape(op.Transpose(x, perm=order), rows), matrix)
     return op.Transpose(op.Reshape(y, pairs), perm=back)
+
+
+# --- of a long signal -------------------------------------------------------------------------------------------------
+
+
+def _factor(count: int) -> int:
+    """Return the largest divisor up to the square root: 1 of a prime number."""
+    return next(one for one in range(math.isqrt(count), 0, -1) if count % one == 0)
+
+
+def _divisible(meaning: DFT, operands: Operands) -> Reason | None:
+    if reason := _known(meaning, operands):
+        return reason
+    if not _is_large(operands):
+        return Reason("the matrix is small")
+    return None if _factor(_length(operands) or 1) > 1 else Reason("the length is a prime number")
+
+
+def _factors(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
+    """Bind how the signal becomes rows and columns, and the turns of the root of unity between their transforms."""
+    data, axis, count = first(operands), operands[2], _length(operands) or 1
+    along = int(axis.known.item()) if axis is not None and axis.known is not None else 0
+    rank, size = data.rank or 0, data.dim(along)
+    rows = _factor(count)
+    columns = count // rows
+    kind = onnx.helper.tensor_dtype_to_np_dtype(data.dtype or 0)
+    turns = np.outer(np.arange(rows), np.arange(columns)) % count / count
+    root = np.exp((2j if meaning.inverse else -2j) * np.pi * turns)
+    order, others = _to_the_end(rank, along), [0] * (rank - 2)
+    missing = count - size if isinstance(size, int) else 0
+    return {
+        "order": order,
+        "back": tuple(np.argsort(order).tolist()),
+        "pads": (*[0] * rank, *others, missing, 0),
+        "apart": (*others, rows, columns, data.dim(-1)),
+        "of_rows": Tensor(np.array(rank - 2)),
+        "of_columns": Tensor(np.array(rank - 1)),
+        "exchanged": (*range(rank - 2), rank - 1, rank - 2, rank),
+        "together": (*others, count, 2),
+        "real": Tensor(np.repeat(root.real[..., None], 2, axis=-1).astype(kind)),
+        "imaginary": Tensor(np.stack([-root.imag, root.imag], axis=-1).astype(kind)),
+        "parts": rank,
+        "along": (rank - 2,),
+        "wanted": (count // 2 + 1 if meaning.onesided else count,),
+        "inverse": meaning.inverse,
+    }
+
+
+@lowering(18, applies_if=_divisible, bind=_factors, rounds=True)
+def by_factors(
+    x,
+    length,
+    axis,
+    order: Sequence[int],
+    back: Sequence[int],
+    pads: Sequence[int],
+    apart: Sequence[int],
+    of_rows: Sequence[int],
+    of_columns: Sequence[int],
+    exchanged: Sequence[int],
+    together: Sequence[int],
+    real: Sequence[int],
+    imaginary: Sequence[int],
+    parts: int,
+    along: Sequence[int],
+    wanted: Sequence[int],
+    inverse: int,
+):
+    """Transform rows and columns of the signal in turn, as Cooley and Tukey do, and turn what is between."""
+    signal = op.Reshape(op.Pad(op.Transpose(x, perm=order), pads), apart)
+    rows = meaning.Itself(signal, None, of_rows, inverse=inverse)
+    turned = rows * real + op.Gather(rows, [1, 0], axis=parts) * imaginary
+    columns = op.Transpose(meaning.Itself(turned, None, of_columns, inverse=inverse), perm=exchanged)
+    whole = op.Slice(op.Reshape(columns, together), [0], wanted, along)
+    return op.Transpose(whole, perm=back)
 
 
 # --- an axis that is computed at run time -------------------------------------------------------------------------
@@ -328,6 +415,6 @@ OPERATOR = Operator(
     operands=("input", "dft_length", "axis"),
     oracle=oracle,
     normal=_normal,
-    lowerings=(by_matrix, cut, along_second_of_four, mirrored, counted, by_computed_matrix),
+    lowerings=(by_matrix, by_factors, cut, along_second_of_four, mirrored, counted, by_computed_matrix),
     traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.IN_FLOAT), counts=(1,), rounds_angles=True),
 )

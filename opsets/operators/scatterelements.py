@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.families.axes import axis_not_negative, first, one_axis
+from opshift.opsets.families.axes import axis_not_negative, first, one_axis, rank_known
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
@@ -239,6 +239,49 @@ def by_coordinates(data, indices, updates, others: Sequence[int], unit: Sequence
     return meaning.ScatterND(data, others + op.Unsqueeze(op.Cast(indices, to=7), [-1]) * unit, updates)
 
 
+def _writes(what: ScatterElements, operands: Operands) -> Reason | None:
+    if reason := joins_by_none(what, operands) or rank_known(what, operands) or axis_not_negative(what, operands):
+        return reason
+    count = (operands[1] or Facts()).dim(what.axis)
+    # Of no updates there is no last one.
+    return (
+        None if count and isinstance(count, int) else Reason("the number of updates is unknown, or zero", missing=True)
+    )
+
+
+def _one_by_one(what: ScatterElements, operands: Operands) -> Mapping[str, Any]:
+    rank = first(operands).rank or 0
+    return {
+        **_along_axis(what, operands),
+        "column": (-1, *[1] * (rank - what.axis - 1)),
+        "others": tuple(int(axis != what.axis) for axis in range(rank)),
+    }
+
+
+@lowering(18, applies_if=_writes, bind=_one_by_one, cost=10)
+def by_last(
+    data,
+    indices,
+    updates,
+    axis: int,
+    along: Sequence[int],
+    column: Sequence[int],
+    others: Sequence[int],
+):
+    """Find the last update that goes to each position, and gather from data and updates together."""
+    shape = op.Shape(data)
+    length = op.Gather(shape, along, axis=0)
+    count = op.Gather(op.Shape(indices), along, axis=0)
+    numbers = op.Expand(op.Reshape(op.Range(0, op.Squeeze(count, [0]), 1), column), op.Shape(indices))
+    spread = meaning.Scattered(op.Expand(0, shape), indices, numbers, axis=axis, reduction="max")
+    last = op.ReduceMax(spread, along, keepdims=0)
+    place = op.Reshape(op.Range(0, op.Squeeze(length, [0]), 1), column)
+    room = (shape - op.Shape(indices)) * others
+    both = op.Concat(data, op.Pad(updates, op.Concat(room * 0, room, axis=0)), axis=axis)
+    # Not Where of the elements: onnxruntime's drops the sign of a zero.
+    return op.GatherElements(both, op.Where(op.Less(last, 0), place, last + length), axis=axis)
+
+
 def floats_by(attributes: Mapping[str, Any]) -> tuple[Trait, ...]:
     """Return what scattering does with floats: without a reduction it moves them."""
     match attributes.get("reduction", "none"):
@@ -281,6 +324,7 @@ OPERATOR = Operator(
         by_products,
         by_maxima,
         by_minima,
+        by_last,
     ),
     normal=one_axis,
     traits=Traits(

@@ -95,6 +95,11 @@ class TestDFT(Table):
         Case("last axis at run time, one side", [signal(2, 3, 4, 1), None, axis(2)], DFT(onesided=1)),
         Case("half at run time", [signal(1, 6, 3, 2), None, axis(1)], DFT(1, 1)),
         Case("half", [signal(1, 6, 3, 2), None, axis(1)], DFT(1, 1), known=(2,)),
+        *(
+            Case(f"long, {how}", [signal(1, *shape), None, axis(1)], how, known=(2,), static=True)
+            for shape, how in (((1024, 1), DFT()), ((1024, 2), DFT(inverse=1)), ((1024, 2, 1), DFT(onesided=1)))
+        ),
+        Case("long, padded", [signal(1, 700, 1), axis(1024), axis(1)], known=(1, 2), static=True),
         Case("half of none at run time", [signal(2, 1, 3, 2), None, axis(1)], DFT(1, 1)),
         Case("half of an odd number", [signal(1, 6, 3, 2), axis(11), axis(1)], DFT(1, 1), known=(1, 2), symbolic=17),
         Case("half of an even number", [signal(2, 5, 2), axis(8), axis(1)], DFT(1, 1), known=(1, 2), symbolic=17),
@@ -116,6 +121,29 @@ class TestDFT(Table):
             {"opset": 16},
         ),
     )
+
+
+@pytest.mark.parametrize("request_", [{"decompose": ["DFT"]}, {"opset": 13}], ids=str)
+@pytest.mark.parametrize(
+    ("count", "how"), [(1000, DFT()), (1001, DFT(onesided=1)), (768, DFT(inverse=1)), (5120, DFT())]
+)
+def test_a_long_transform_is_that_of_its_factors(count: int, how: DFT, request_: dict[str, Any]) -> None:
+    """onnxruntime 1.32.0 adds up rounded angles unless the length is a power of two: the oracle tells."""
+    x = signal(2, count, 2 if how.inverse else 1)
+    model = parse_model(
+        f'<ir_version: 8, opset_import: ["": 17]> g (float[2,{count},{x.shape[2]}] x) => (float[a,b,c] y) '
+        f"{{ y = DFT <inverse = {how.inverse}, onesided = {how.onesided}> (x) }}"
+    )
+    result = converted(model, **request_)
+    assert "DFT" not in {node.op_type for node in result.graph.node}
+    ((found,),) = run(result, [{"x": x}])
+    wanted = dft.oracle(how, x, None, axis(1))
+    # A sum of n terms is off by n units of the sum of their sizes at most: those of rows, of products with a root, each
+    # of which is rounded too, and of columns, all of them of a real and an imaginary part.
+    rows = next(one for one in range(int(count**0.5), 0, -1) if count % one == 0)
+    terms = 2 * (rows + count // rows) + 8
+    sizes = np.abs(x).sum(axis=(1, 2)).max() / (count if how.inverse else 1)
+    assert np.abs(found - wanted).max() <= terms * 2.0**-24 * sizes
 
 
 class TestSTFT(Table):
