@@ -956,6 +956,10 @@ SUBJECTS = (
     Subject("Unique", "of_elements_as_they_occur", {"sorted": 0}, ("float[n]",), opset=18, used=FOUR),
     Subject("Unique", "of_slices", {"axis": 1}, ("float[2,n]",), opset=18, used=FOUR),
     Subject("Unique", "of_slices_as_they_occur", {"axis": 1, "sorted": 0}, ("float[2,n]",), opset=18, used=FOUR),
+    Subject(
+        "STFT", "convolved", {}, ("float[2,9,1]", np.array(2), np.array([1, 2, 3, 1], np.float32), None), keep=True
+    ),
+    Subject("STFT", "convolved_alone", {"onesided": 0}, ("float[2,9]", np.array(2), None, np.array(4)), keep=True),
     Subject("STFT", "framed", {}, ("float[2,9,1]", np.array(2), None, np.array(4)), opset=18),
     Subject("STFT", "framed", {"onesided": 0}, ("float[2,n,1]", "int64[]", None, "int64[]"), opset=18),
     Subject("STFT", "windowed", {}, ("float[2,9,1]", np.array(2), "float[4]", np.array(4)), opset=18),
