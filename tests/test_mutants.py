@@ -719,6 +719,7 @@ SUBJECTS = (
     Subject("Less", "exchanged", {}, ("float[2,3]", "float[3]")),
     Subject("Add", "aligned", {"axis": 1}, ("float[2,3,4,5]", "float[3]"), keep=True),
     Subject("Sub", "aligned", {"axis": 0}, ("float[2,3,4]", "float[2,3]"), keep=True),
+    Subject("PRelu", "by_parts", {}, ("float[2,3]", np.array([0.25, -2, 0], np.float32)), keep=True),
     Subject("PRelu", "aligned", {"axis": 1, "vectors": True}, ("float[2,3,4]", "float[3]"), keep=True),
     Subject("Add", "of_negative", {}, ("float[2,3]", "float[3]")),
     Subject("Sub", "of_negative", {}, ("int32[2,3]", "int32[3]")),
