@@ -423,12 +423,12 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
     wishes = (
         options.decompose or options.optimize or options.input_shape or options.dim or options.fold or options.types
     ) or options.quantized
-    if all(wish is None for wish in asked) and not wishes:
+    if all(wish is None for wish in asked) and not wishes and "tensor-output" not in options.assume:
         model = options.model if isinstance(options.model, str) else options.model[0]
         raise UsageError(
             "nothing was requested: give --opset N, --decompose OPERATOR, --target NAME, --ir-version N, --input-shape "
             f"NAME:1,3,224, --types OLD=NEW, --quantized qdq, --fold or --optimize; `opshift inspect {model}` shows "
-            "the opsets it can be converted to."
+            "the opsets it can be converted to, and its own one, with which it is repaired alone."
         )
     if options.target is not None:
         check_target(options.target)

@@ -95,6 +95,8 @@ def without_names(reason: str) -> str:
     names = {lowering.name for operator in known for lowering in operator.lowerings}
 
     def kept(match: re.Match[str]) -> str:
+        if match[1].startswith("through_") and match[1] not in names:
+            return f"in {match[1].removeprefix('through_')}, "  # a wider type
         return "" if match[1] in names or match[1].startswith("body of ") else match[0]
 
     while (shorter := _LABEL.sub(kept, reason)) != reason:

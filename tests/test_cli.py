@@ -768,6 +768,7 @@ def test_refusals_of_one_cause_are_one_line(engine: Engine, capsys: pytest.Captu
 def test_only_names_of_lowerings_are_left_out() -> None:
     assert wording.without_names("flattened: wrapped: its type is what: unknown.") == "its type is what: unknown."
     assert wording.without_names("body of Relu-14: no Max; flattened: no rank.") == "no Max; no rank."
+    assert wording.without_names("no Less; through_double: flattened: no Cast.") == "no Less; in double, no Cast."
     assert wording.without_names('"flattened: x" is a name') == '"flattened: x" is a name'
 
 

@@ -279,3 +279,19 @@ def test_webnn_has_convolutions_of_images_only() -> None:
     assert "Conv" not in {node.op_type for node in result.model.graph.node}
     feeds = [{"x": rng.integers(-3, 4, (1, 2, 3, 4, 4)).astype(np.float32)}]
     np.testing.assert_array_equal(run(result.model, feeds)[0][0], run(model, feeds)[0][0])
+
+
+@pytest.mark.parametrize("slopes", ["0.25, 0.5, -1", "0.25, 0, -0.0"])
+def test_ncnn_gets_slopes_of_channels_as_products(slopes: str) -> None:
+    text = '<ir_version: 7, opset_import: ["": 12]> g (float[1,3,4,4] x) => (float[1,3,4,4] y) '
+    model = parse_model(text + f"<float[3,1,1] s = {{{slopes}}}> {{ y = PRelu (x, s) }}")
+    result = opshift.convert(model, target="ncnn")
+    assert isinstance(result.model, onnx.ModelProto)
+    assert result.report.verdict == "equal"
+    assert [node.op_type for node in result.model.graph.node] == ["Max", "Min", "Mul", "Add"]
+
+
+def test_ncnn_gets_no_slopes_that_may_be_infinite() -> None:
+    text = '<ir_version: 7, opset_import: ["": 12]> g (float[1,3,4,4] x, float[3,1,1] s) => (float[1,3,4,4] y) '
+    (refusal,) = opshift.plan(parse_model(text + "{ y = PRelu (x, s) }"), target="ncnn").refusals
+    assert "PRelu" in refusal.reason

@@ -733,6 +733,7 @@ SUBJECTS = (
     Subject("Less", "exchanged", {}, ("float[2,3]", "float[3]")),
     Subject("Add", "aligned", {"axis": 1}, ("float[2,3,4,5]", "float[3]"), keep=True),
     Subject("Sub", "aligned", {"axis": 0}, ("float[2,3,4]", "float[2,3]"), keep=True),
+    Subject("PRelu", "by_parts", {}, ("float[2,3]", np.array([0.25, -2, 0], np.float32)), keep=True),
     Subject("PRelu", "aligned", {"axis": 1, "vectors": True}, ("float[2,3,4]", "float[3]"), keep=True),
     Subject("Add", "of_negative", {}, ("float[2,3]", "float[3]")),
     Subject("Sub", "of_negative", {}, ("int32[2,3]", "int32[3]")),
@@ -978,6 +979,10 @@ SUBJECTS = (
     Subject("Unique", "of_elements_as_they_occur", {"sorted": 0}, ("float[n]",), opset=18, used=FOUR),
     Subject("Unique", "of_slices", {"axis": 1}, ("float[2,n]",), opset=18, used=FOUR),
     Subject("Unique", "of_slices_as_they_occur", {"axis": 1, "sorted": 0}, ("float[2,n]",), opset=18, used=FOUR),
+    Subject(
+        "STFT", "convolved", {}, ("float[2,9,1]", np.array(2), np.array([1, 2, 3, 1], np.float32), None), keep=True
+    ),
+    Subject("STFT", "convolved_alone", {"onesided": 0}, ("float[2,9]", np.array(2), None, np.array(4)), keep=True),
     Subject("STFT", "framed", {}, ("float[2,9,1]", np.array(2), None, np.array(4)), opset=18),
     Subject("STFT", "framed", {"onesided": 0}, ("float[2,n,1]", "int64[]", None, "int64[]"), opset=18),
     Subject("STFT", "windowed", {}, ("float[2,9,1]", np.array(2), "float[4]", np.array(4)), opset=18),

@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
+from opshift.opsets.families.axes import first
 from opshift.opsets.families.legacy_broadcast import Aligned, with_legacy_broadcast
 from opshift.opsets.families.merged_axes import elementwise
-from opshift.opsets.registry.plain import plain
+from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.plain import Plain, plain
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import QUOTIENT
@@ -25,12 +30,30 @@ def _lift(attributes: Mapping[str, Any]) -> Aligned:
     return Aligned(axis=1, vectors=True)
 
 
+def _finite_slopes(meaning: Plain, operands: Operands) -> Reason | None:
+    """Require floats, and constant slopes: an infinite one times the zero of a positive element is no number."""
+    dtype = first(operands).dtype
+    if dtype != TensorProto.FLOAT:
+        return Reason("the elements are not of float", missing=dtype is None)
+    slopes = (operands[1] or Facts()).known
+    if slopes is None:
+        return Reason("the slopes are computed at run time", missing=True)
+    return None if np.isfinite(slopes).all() else Reason("a slope is infinite, or no number")
+
+
+@lowering(13, applies_if=_finite_slopes)
+def by_parts(x, slope):
+    """Add the positive part and the product of the slope and the negative part, one of which is zero."""
+    return op.Max(x, 0.0) + slope * op.Min(x, 0.0)
+
+
 OPERATOR = with_legacy_broadcast(
     plain(
         "PRelu",
         (7, 9, 16),
         ("X", "slope"),
         _oracle,
+        (by_parts,),
         wider_types=QUOTIENT,
         traits=Traits(merges=elementwise, floats=(Trait.PIECEWISE,), equal_dims=broadcast),
     ),

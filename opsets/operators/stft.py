@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.registry.facts import Dim, Facts
-from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
+from opshift.opsets.registry.facts import Dim, Facts, Tensor
+from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes
 from opshift.opsets.registry.traits import Trait, Traits
@@ -152,6 +153,62 @@ def windowed(signal, step, window, length, onesided: int):
     return meaning.DFT(frames, op.Squeeze(count, [0]), 2, onesided=onesided)
 
 
+# --- by one convolution ---------------------------------------------------------------------------------------------
+
+
+def _constants(operands: Operands) -> tuple[int, Array] | Reason:
+    """Return the step, and the window as long as the frames, where both are constants and the signal is of float."""
+    _, step, window, length = operands
+    if first(operands).dtype != TensorProto.FLOAT:
+        return Reason("onnxruntime 1.32.0 has no Conv of this type", missing=first(operands).dtype is None)
+    if step is None or step.known is None or step.known.size != 1 or (window is not None and window.known is None):
+        return Reason("the step or the window is computed at run time", missing=True)
+    if window is not None and window.known is not None:
+        return int(step.known.item()), window.known.astype(np.float64)
+    if length is None or length.known is None or length.known.size != 1:
+        return Reason("the length of frames is computed at run time", missing=True)
+    return int(step.known.item()), np.ones(bounded(int(length.known.item())))
+
+
+def _convolved(rank: int) -> Callable[[STFT, Operands], Reason | None]:
+    def given(what: STFT, operands: Operands) -> Reason | None:
+        signal = first(operands)
+        if signal.rank != rank or (rank == 3 and signal.dim(2) != 1):
+            return Reason("")
+        found = _constants(operands)
+        return found if isinstance(found, Reason) else None
+
+    return given
+
+
+def _kernel(what: STFT, operands: Operands) -> Mapping[str, Any]:
+    """Bind cosines and sines of each frequency in turn, multiplied by the window."""
+    found = _constants(operands)
+    assert not isinstance(found, Reason)
+    step, window = found
+    bins = len(window) // 2 + 1 if what.onesided else len(window)
+    bounded(2 * bins * len(window))
+    # Whole turns are left out before the angle is rounded.
+    turns = np.outer(np.arange(bins), np.arange(len(window))) % len(window) / len(window)
+    parts = np.stack([np.cos(2 * np.pi * turns), -np.sin(2 * np.pi * turns)], axis=1) * window
+    kernel = parts.reshape(2 * bins, 1, len(window)).astype(np.float32)
+    return {"kernel": Tensor(kernel), "strides": (step,), "dims": (0, 0, bins, 2)}
+
+
+@lowering(13, applies_if=_convolved(3), bind=_kernel, rounds=True)
+def convolved(signal, step, window, length, kernel: Sequence[int], strides: Sequence[int], dims: Sequence[int]):
+    """Convolve the signal with cosines and sines under the window, one for each frequency."""
+    rows = op.Conv(op.Transpose(signal, perm=[0, 2, 1]), kernel, strides=strides)
+    return op.Reshape(op.Transpose(rows, perm=[0, 2, 1]), dims)
+
+
+@lowering(13, applies_if=_convolved(2), bind=_kernel, rounds=True)
+def convolved_alone(signal, step, window, length, kernel: Sequence[int], strides: Sequence[int], dims: Sequence[int]):
+    """Do the same with a signal that has no axis of real and imaginary parts."""
+    rows = op.Conv(op.Unsqueeze(signal, [1]), kernel, strides=strides)
+    return op.Reshape(op.Transpose(rows, perm=[0, 2, 1]), dims)
+
+
 # --- inputs for verification --------------------------------------------------------------------------------------
 
 
@@ -194,7 +251,16 @@ OPERATOR = Operator(
     operands=("signal", "frame_step", "window", "frame_length"),
     oracle=oracle,
     shape=shape,
-    lowerings=(framed, windowed, half_of_whole, as_long_as_window, as_long_as_signal, with_parts),
+    lowerings=(
+        convolved,
+        convolved_alone,
+        framed,
+        windowed,
+        half_of_whole,
+        as_long_as_window,
+        as_long_as_signal,
+        with_parts,
+    ),
     adversarial=adversarial,
     fault=_fault,
     # Of an infinity by a root of unity with a part that is 0, that part is NaN or is not computed.

@@ -21,7 +21,7 @@ from opshift.opsets.runtimes.target import Target
 from opshift.passes.base import limits
 from opshift.passes.base.arguments import Progress, check_effort, check_path, check_types
 from opshift.passes.base.errors import UsageError
-from opshift.passes.base.results import ACCEPTED
+from opshift.passes.base.results import ACCEPTED, TENSOR_OUTPUT
 from opshift.passes.base.version_numbers import check_ir_version, check_opset
 
 
@@ -71,10 +71,11 @@ class Options:
         check_effort(self.effort, self.max_time)
         wanted = self.opset, self.target, self.ir_version, self.batch, self.assume_opset
         asked = self.decompose or self.optimize or self.input_shapes or self.dims or self.fold or self.types
-        if all(one is None for one in wanted) and not (asked or self.quantized):
+        asked = asked or self.quantized or TENSOR_OUTPUT in self.assume
+        if all(one is None for one in wanted) and not asked:
             raise UsageError(
                 "Nothing was requested: give an opset, operators to decompose, a target, an ir_version, shapes of "
-                "inputs, element types, a form of quantized operators, or fold."
+                "inputs, element types, a form of quantized operators, or fold. The model's own opset repairs it alone."
             )
         if unknown := sorted(set(self.assume) - {*ACCEPTED}):
             raise UsageError(f"There is no assumption {unknown[0]!r}; there are {', '.join(sorted(ACCEPTED))}.")

@@ -230,7 +230,7 @@ def _with_types(
             types = replace(types, wide=islands(work, types, _change(work, values, asked)))
         except UnmeasuredError as error:
             reason = f"narrower floats are chosen by running the model, and onnxruntime does not: {error}".rstrip(".")
-            hint = "Give it --inputs that it runs on." if error.opens else _REPLACED_FIRST
+            hint = "Give it --inputs that it runs on." if error.opens else _closed(reason)
             return Retyped(refusals=(Refusal(Code.TYPE, "model", "", f"{reason}.", hint),))
     retyped = change_types(work, values, types, runnable=asked.runnable)
     if not retyped.refusals:
@@ -238,9 +238,11 @@ def _with_types(
     return retyped
 
 
-_REPLACED_FIRST = (
-    "Convert it with --target onnxruntime first, which replaces what has no kernel, or tells what is wrong."
-)
+def _closed(reason: str) -> str:
+    """Return what helps where onnxruntime does not open a model, for this reason."""
+    if "Type Error" in reason:
+        return "The model breaks ONNX's rules. Export it again, or repair it."
+    return "Convert it with --target onnxruntime first, which replaces what has no kernel."
 
 
 def _change(work: onnx.ModelProto, values: Scope, asked: Preparation) -> Change:

@@ -82,6 +82,8 @@ class TestPRelu(Table):
         Case("one slope", [LINE.astype(F32), np.array([0.25], F32)]),
         Case("each its own", [slopes(2, 3), slopes(2, 3)]),
         Case("a row", [slopes(2, 3), slopes(1, 3)[0]]),
+        Case("known slopes", [LINE.astype(F32).reshape(-1, 1), np.array([0.25, -2, 0.5], F32)], known=(1,)),
+        Case("known slopes, one infinite", [slopes(2, 3), np.array([0.25, -np.inf, 0], F32)], known=(1,)),
         Case("channels of a vector", [slopes(2, 6).reshape(2, 3, 2), slopes(1, 3)[0]], Aligned(1, vectors=True)),
         *by_axis(slopes)[:1],
     )

@@ -162,6 +162,11 @@ class TestSTFT(Table):
         Case("step of 32 bits", [signal(1, 7, 1), np.array(2, np.int32), None, np.array(3, np.int32)], STFT(0)),
         Case("double", [signal(1, 9, 1, dtype=F64), axis(2), signal(4, dtype=F64), None], known=(1,)),
         Case("one frame", [signal(1, 4, 1), axis(9), signal(4), None], known=(1, 2)),
+        Case("known window, both sides", [signal(2, 11, 1), axis(2), signal(5), axis(5)], STFT(0), known=(1, 2)),
+        Case("known window, no parts", [signal(2, 10), axis(3), signal(4), None], known=(1, 2)),
+        Case("no window, no parts", [signal(2, 10), axis(3), None, axis(5)], STFT(0), known=(1, 3)),
+        Case("long frames", [signal(1, 200), axis(50), signal(128), axis(128)], known=(1, 2, 3)),
+        Case("known window, empty batch", [signal(0, 9, 1), axis(2), signal(4), None], known=(1, 2)),
         Case("empty batch", [signal(0, 9, 1), axis(2), signal(4), None], known=(1,)),
     )
     refusals = (
