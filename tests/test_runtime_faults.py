@@ -36,7 +36,7 @@ def runtime(name: str) -> Runtime:
 @pytest.fixture(scope="module", autouse=True)
 def _ended() -> Any:
     yield
-    for name in ("mnn", "openvino", "opencv-4", "ncnn", "onnxruntime"):
+    for name in ("mnn", "openvino", "opencv-4", "ncnn", "tract", "onnxruntime"):
         if version(name):
             runtime(name).close()
 
@@ -124,6 +124,11 @@ FORMS: dict[str, tuple[str, str, dict[str, Any]]] = {
     },
     "LSTM of both directions, last states": ("mnn", "LSTM", {"made": ("", "h", "c"), "direction": "bidirectional"}),
     "LSTM, last cell state in OpenCV": ("opencv-4", "LSTM", {"made": ("", "", "c")}),
+    **{f"reverse {operator} in tract": ("tract", operator, {"direction": "reverse"}) for operator in ("RNN", "GRU")},
+    **{f"clipped {operator} in tract": ("tract", operator, {"clip": 0.3}) for operator in ("RNN", "GRU")},
+    "RNN of Relu in tract": ("tract", "RNN", {"activations": ["Relu"]}),
+    "GRU of Softsign in tract": ("tract", "GRU", {"activations": ["Sigmoid", "Softsign"]}),
+    "LSTM of two states that couples gates in tract": ("tract", "LSTM", {"states": "kk", "input_forget": 1}),
 }
 NOT_LOADED: dict[str, tuple[str, str, dict[str, Any]]] = {
     **{
@@ -147,6 +152,10 @@ NOT_LOADED: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"direction": "bidirectional", "peepholes": True},
     ),
     "GRU of Elu": ("openvino", "GRU", {"activations": ["Sigmoid", "Elu"]}),
+    **{
+        f"{operator} of lengths in tract": ("tract", operator, {"lengths": True}) for operator in ("RNN", "GRU", "LSTM")
+    },
+    "LSTM that returns all states in tract": ("tract", "LSTM", {}),
     "RNN of Softsign": ("openvino", "RNN", {"activations": ["Softsign"]}),
 }
 
@@ -184,6 +193,17 @@ RIGHT: dict[str, tuple[str, str, dict[str, Any]]] = {
     "LSTM, rows and last cell state": ("mnn", "LSTM", {"made": ("y", "", "c")}),
     "GRU, rows": ("mnn", "GRU", {"linear_before_reset": 1, "made": ("y",)}),
     "RNN of Relu in OpenVINO": ("openvino", "RNN", {"activations": ["Relu"]}),
+    "RNN in tract": ("tract", "RNN", {}),
+    "GRU of an initial state in tract": ("tract", "GRU", {"states": "x", "linear_before_reset": 1}),
+    "GRU of both directions in tract": (
+        "tract",
+        "GRU",
+        {"direction": "bidirectional", "activations": ["Sigmoid", "Tanh"] * 2},
+    ),
+    "LSTM of initial states in tract": ("tract", "LSTM", {"states": "xk"}),
+    "LSTM of both directions in tract": ("tract", "LSTM", {"direction": "bidirectional"}),
+    "LSTM, last state in tract": ("tract", "LSTM", {"made": ("y", "h")}),
+    "LSTM of peepholes in tract": ("tract", "LSTM", {"peepholes": True, "made": ("y",)}),
 }
 
 

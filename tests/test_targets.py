@@ -175,6 +175,9 @@ WRONG: Mapping[str, tuple[str, int, str]] = {
         "vectors_alone is true or false",
     ),
     "starts of what has none": (limit("starts_inside = true"), 8, "starts_inside is for Slice"),
+    "types of what has no branches": (limit('returns = ["float"]'), 8, "returns is for If"),
+    "branches that return no type": (limit('returns = ["flot"]', operator="If"), 8, "no element type is called 'flot'"),
+    "outputs that are not": (limit('if_outputs = ["reducd"]', "never = true", 'reason = "s"'), 8, "no output 'reducd'"),
     "sizes of no number": (limit("sizes = { data = [] }"), 8, "data has a list of sizes"),
     "an output that is not": (limit('unused_outputs = ["reducd"]'), 8, "no output 'reducd'; did you mean 'reduced'?"),
     "a used output that is not": (limit('used_outputs = ["reducd"]'), 8, "no output 'reducd'; did you mean 'reduced'?"),
@@ -264,7 +267,7 @@ def test_built_in_profiles_are_right(name: str, capsys: pytest.CaptureFixture[st
 
 
 def test_all_runtimes_of_the_documents_are_there() -> None:
-    measured = {"onnxruntime", "opencv-4", "mnn", "openvino", "ncnn"}
+    measured = {"onnxruntime", "opencv-4", "mnn", "openvino", "ncnn", "tract"}
     listed = {"tensorrt-8", "tensorrt-8.6", "tensorrt-10", "coreml", "webnn", "webgpu", "qnn", "rknn"}
     assert set(builtin_targets()) == measured | listed | {one.name for one in releases()}
 
@@ -550,9 +553,9 @@ def test_a_limit_holds_at_its_opsets() -> None:
     assert "mine has Abs, but it is broken (1.0)" in (plan.refusals[0].reason if plan.refusals else plan.steps[0].why)
 
 
-def legality(limit: Limit, graph: str) -> bool:
-    """Whether a target with this limit supports all nodes of a graph at opset 13."""
-    text = f'<ir_version: 8, opset_import: ["": 13]> g {graph}'
+def legality(limit: Limit, graph: str, opset: int = 13) -> bool:
+    """Whether a target with this limit supports all nodes of a graph, at opset 13 if no other is named."""
+    text = f'<ir_version: 8, opset_import: ["": {opset}]> g {graph}'
     return opshift.plan(parse_model(text), target=Target("mine", limits=(limit,))).nothing_to_do
 
 
@@ -816,6 +819,60 @@ def test_a_slice_that_starts_before_its_axis(start: int, step: int, legal: bool)
     assert legality(limit, graph.replace("x)", "x)", 1).replace("float[4]", "float[m]")) == (
         legal and not -9 < start < 0
     )
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "legal"), [(-5, 1, True), (-1, -1, True), (-4, -1, True), (-5, -1, False), (3, -1, True)]
+)
+def test_a_slice_that_goes_back_from_before_its_axis(start: int, step: int, legal: bool) -> None:
+    limit = Limit("Slice", backward_inside=True)
+    graph = f"""(float[4] x, int64[1] q) => (float[n] y)
+        <int64[1] s = {{{start}}}, int64[1] e = {{2}}, int64[1] a = {{0}}, int64[1] t = {{{step}}}>
+        {{ y = Slice (x, s, e, a, t) }}"""
+    assert legality(limit, graph) == legal
+    assert legality(limit, graph.replace("float[4]", "float[m]")) == (legal and start != -4)
+    assert legality(limit, graph.replace("(x, s,", "(x, q,")) == (step > 0)
+    assert legality(limit, graph.replace("a, t)", "a, q)")) == (start != -5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "legal"),
+    [
+        ("k = Constant <value_ints = [2, 6]> ()", True),
+        ("k = Shape (x)", True),
+        ("d = Gather (s, i) e = Unsqueeze (d, z) k = Concat <axis = 0> (e, m)", True),
+        ("k = Identity (fed)", False),
+        ("t = NonZero (x) d = Shape <start = 1> (t) k = Concat <axis = 0> (d, m)", False),
+    ],
+)
+def test_what_follows_from_shapes(shape: str, legal: bool) -> None:
+    """Elements that are dimensions of inputs do, those of what depends on values do not."""
+    limit = Limit("Reshape", from_shapes=("shape",))
+    graph = f"""(float[n,6] x, int64[2] fed) => (float[?,?] y)
+        <int64 i = {{0}}, int64[1] z = {{0}}, int64[1] m = {{-1}}> {{ s = Shape (x) {shape} y = Reshape (x, k) }}"""
+    assert legality(limit, graph, opset=15) == legal
+
+
+def test_a_limit_of_used_outputs() -> None:
+    limit = Limit("LSTM", explicit=("initial_h",), if_outputs=("Y_c",))
+    graph = """(float[5,2,3] x, float[1,16,3] w, float[1,16,4] r) => (float[?,?,?,?] y, float[?,?,?] c)
+        {{ y, {outputs} = LSTM <hidden_size = 4> (x, w, r) c = Neg ({outputs}) }}"""
+    assert not legality(limit, graph.format(outputs="h, c0").replace("Neg (h, c0)", "Neg (c0)"))
+    assert legality(limit, graph.format(outputs="h"))
+
+
+IF = """(bool c, {kind}[2] x) => ({kind}[?] y) {{ y = If (c) <
+    then_branch = a () => ({kind}[2] s) {{ s = Identity (x) }},
+    else_branch = b () => ({kind}[{other}] t) {{ t = {body} }}> }}"""
+
+
+def test_shapes_and_types_of_branches() -> None:
+    same, wider = IF.format(kind="float", other=2, body="Neg (x)"), "Concat <axis = 0> (x, x)"
+    assert legality(Limit("If", same_shapes=True), same)
+    assert not legality(Limit("If", same_shapes=True), IF.format(kind="float", other=4, body=wider))
+    assert legality(Limit("If", same_ranks=True), IF.format(kind="float", other=4, body=wider))
+    assert legality(Limit("If", returns=("float",)), same)
+    assert not legality(Limit("If", returns=("float",)), IF.format(kind="int64", other=2, body="Neg (x)"))
 
 
 def test_ranks_of_branches() -> None:

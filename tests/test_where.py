@@ -182,7 +182,7 @@ def test_reprs_are_short() -> None:
 # --- what is said to run runs -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["onnxruntime", "opencv-4", "openvino", "mnn"])
+@pytest.mark.parametrize("target", ["onnxruntime", "opencv-4", "openvino", "mnn", "tract"])
 @pytest.mark.parametrize("text", [RELU, HARDMAX, SHAPED, NEW], ids=["relu", "hardmax", "shaped", "new"])
 def test_what_runs_is_run_by_the_runtime(text: str, target: str) -> None:
     if version(target) is None:

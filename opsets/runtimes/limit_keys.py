@@ -187,12 +187,21 @@ def _of_if(source: Source, schemas: Schemas, key: str, limits: bool) -> bool:
     return limits
 
 
+def _types_of_if(source: Source, schemas: Schemas, key: str, types: Sequence[Any]) -> tuple[str, ...]:
+    _of_if(source, schemas, key, True)
+    for one in types:
+        source.dtype(one, key, str(one))
+    source.once(types, key)
+    return tuple(types)
+
+
 KEYS: Mapping[str, Key] = {
     "operator": Key(str, limits=False),
     "dtypes": Key(dict, _dtypes),
     "combinations": Key(list, _combinations),
     "attributes": Key(dict, _values),
     "constant_inputs": Key(list, _inputs),
+    "from_shapes": Key(list, _inputs),
     "static": Key(bool),
     "max_rank": Key(int, _rank),
     "ranks": Key(dict, _numbers),
@@ -203,10 +212,13 @@ KEYS: Mapping[str, Key] = {
     "unused_outputs": Key(list, _outputs),
     "used_outputs": Key(list, _outputs),
     "same_ranks": Key(bool, _of_if),
+    "same_shapes": Key(bool, _of_if),
+    "returns": Key(list, _types_of_if),
     "narrow_scalars": Key(bool),
     "vectors_alone": Key(bool),
     "sizes": Key(dict, _numbers),
     "starts_inside": Key(bool, _of_slice),
+    "backward_inside": Key(bool, _of_slice),
     "input_count": Key(int, _input_count),
     "constant_ranks": Key(dict, _numbers),
     "values": Key(dict, _contents),
@@ -221,6 +233,7 @@ KEYS: Mapping[str, Key] = {
     "max_inputs": Key(int, _input_count),
     "never": Key(bool),
     "if_inputs": Key(list, _inputs, limits=False),
+    "if_outputs": Key(list, _outputs, limits=False),
     "if_computed": Key(list, _inputs, limits=False),
     "if_constant": Key(list, _inputs, limits=False),
     "if_ranks": Key(dict, _numbers, limits=False),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from opshift.opsets.registry.facts import Facts, Tensor, type_name
+from opshift.opsets.registry.facts import INTEGERS, Facts, Tensor, type_name
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Node, Outputs
 from opshift.opsets.registry.schema import Schema
@@ -26,6 +26,8 @@ class Limit:
     An attribute with no values at all must be left out; of lists of numbers, an empty one stands for left out. `@to` in
     `dtypes` or `combinations` is the element type that the attribute `to` names.
 
+    Inputs that `from_shapes` names must be constant, or of integers that are known or dimensions of the model's inputs.
+
     `ranks` are those that an input may have, `computed_ranks` those of one that is not constant, `scalars` those of a
     constant of one element, and `sizes` the numbers of elements. With `narrow_scalars` a constant of one element must
     not have more axes than every other input. With `vectors_alone` a computed input of one axis may be combined only
@@ -33,10 +35,11 @@ class Limit:
     constants without a negative number; it may also name attributes of numbers. Attributes and inputs that
     `explicit` names must be written, whatever their default is. Outputs that `unused_outputs` names must not be used,
     and one of those that `used_outputs` names must be.
-    With `same_ranks` the branches of an If must return the same ranks, and with `starts_inside` a Slice must not start
-    before its axis. With `whole_indices` those of GatherElements must have the dimensions of the data, but along the
-    axis. A variadic operator must have `input_count` inputs. With `never` it is as if the runtime did not have it: it
-    loads the operator and computes it wrongly, say.
+    With `same_ranks` the branches of an If must return the same ranks, with `same_shapes` the same dimensions, and they
+    return element types that `returns` names. With `starts_inside` a Slice must not start before its axis, with
+    `backward_inside` not where its step is negative. With `whole_indices` those of GatherElements must have the
+    dimensions of the data, but along the axis. A variadic operator must have `input_count` inputs. With `never` it is
+    as if the runtime did not have it: it loads the operator and computes it wrongly, say.
 
     A reduction must not name more than `max_axes` axes; without any, all are reduced. `scales` names the kinds of
     scales that a Resize must have: `exact` give the sizes without rounding, `whole` are whole numbers, and `several`
@@ -51,9 +54,10 @@ class Limit:
     before it, `end` is none before any axis, and `spatial` is none of the first two axes.
 
     `opset` says at which opsets the limit holds. With `if_inputs` it holds only for nodes that have all of these
-    inputs, with `if_computed` only for those of which one of these is not constant, with `if_constant` only for those
-    of which all of these are, with `if_ranks` only for those whose inputs have one of these ranks, or unknown ones, and
-    with `if_attributes` only for nodes with one of these values of each attribute.
+    inputs, with `if_outputs` only for those of which all of these outputs are used, with `if_computed` only for those
+    of which one of these is not constant, with `if_constant` only for those of which all of these are, with `if_ranks`
+    only for those whose inputs have one of these ranks, or unknown ones, and with `if_attributes` only for nodes with
+    one of these values of each attribute.
     """
 
     operator: str
@@ -71,10 +75,13 @@ class Limit:
     unused_outputs: tuple[str, ...] = ()
     used_outputs: tuple[str, ...] = ()
     same_ranks: bool = False
+    same_shapes: bool = False
+    returns: tuple[str, ...] = ()
     narrow_scalars: bool = False
     vectors_alone: bool = False
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     starts_inside: bool = False
+    backward_inside: bool = False
     input_count: int | None = None
     constant_ranks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -87,8 +94,10 @@ class Limit:
     whole_batches: tuple[str, ...] = ()
     not_empty: tuple[str, ...] = ()
     max_inputs: int | None = None
+    from_shapes: tuple[str, ...] = ()
     never: bool = False
     if_inputs: tuple[str, ...] = ()
+    if_outputs: tuple[str, ...] = ()
     if_computed: tuple[str, ...] = ()
     if_constant: tuple[str, ...] = ()
     if_ranks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -150,6 +159,7 @@ class Limit:
         named = list(_named(node, schema)) if conditional else []
         return (
             {name for name, _ in named}.issuperset(self.if_inputs)
+            and (not self.if_outputs or _used(node, schema).issuperset(self.if_outputs))
             and (not self.if_computed or any(name in self.if_computed and not one.is_constant for name, one in named))
             and {name for name, one in named if one.is_constant}.issuperset(self.if_constant)
             and all(one.rank in (*self.if_ranks.get(name, (one.rank,)), None) for name, one in named)
@@ -163,6 +173,11 @@ def _named(node: Node, schema: Schema) -> Iterator[tuple[str, Facts]]:
     for index, facts in enumerate(node.inputs):
         if facts is not None and (parameter := schema.input(index)) is not None:
             yield parameter.name, facts
+
+
+def _used(node: Node, schema: Schema) -> set[str]:
+    """Return the outputs of a node that are used, by their names in the schema."""
+    return {output.name for output, used in zip(schema.outputs, node.used, strict=False) if used}
 
 
 def _value(node: Node, schema: Schema, name: str) -> Any:
@@ -256,8 +271,7 @@ def _unused_outputs(limit: Limit, node: Node, schema: Schema) -> Reason | None:
 
 
 def _used_outputs(limit: Limit, node: Node, schema: Schema) -> Reason | None:
-    used = {output.name for output, used in zip(schema.outputs, node.used, strict=False) if used}
-    if not limit.used_outputs or not used.isdisjoint(limit.used_outputs):
+    if not limit.used_outputs or not _used(node, schema).isdisjoint(limit.used_outputs):
         return None
     return Reason(f"its output {' or '.join(limit.used_outputs)} must be used")
 
@@ -317,6 +331,14 @@ def _constant(limit: Limit, name: str, facts: Facts) -> Reason | None:
     if name not in limit.constant_inputs or facts.is_constant:
         return None
     return Reason(f"it needs a constant {name}, which is fed or computed at run time", missing=True)
+
+
+def _from_shapes(limit: Limit, name: str, facts: Facts) -> Reason | None:
+    if name not in limit.from_shapes or facts.is_constant:
+        return None
+    if facts.value is not None and facts.dtype in INTEGERS and None not in facts.value.array.reshape(-1).tolist():
+        return None
+    return Reason(f"it needs {name} to be constant or dimensions of inputs, and it is computed otherwise", missing=True)
 
 
 def _negative(limit: Limit, name: str, facts: Facts) -> Reason | None:
@@ -412,18 +434,25 @@ def _beside_vector(limit: Limit, node: Node, schema: Schema) -> Reason | None:
     return Reason("it takes no computed input of one axis beside others than scalars")
 
 
+def _may_be_backward(steps: Facts | None) -> bool:
+    return steps is not None and (steps.known is None or bool((steps.known < 0).any()))
+
+
 def _early_start(limit: Limit, node: Node, schema: Schema) -> Reason | None:
     """Return that a Slice starts before the first element of an axis, or may do so."""
-    if not limit.starts_inside:
+    if not limit.starts_inside and not limit.backward_inside:
         return None
     data, others = node.inputs[0], (*node.inputs[1:], None, None, None, None)
     starts, _, axes, steps = (None if facts is None else facts.known for facts in others[:4])
     if "starts" in node.attributes:
         starts, axes = np.array(node.attributes["starts"]), node.attributes.get("axes")
-    elif others[0] is not None and starts is None:
+    elif others[0] is not None and starts is None and (limit.starts_inside or _may_be_backward(others[3])):
         return Reason("it needs starts that are known not to lie before the axis", True)
     for place, start in enumerate([] if starts is None else starts.reshape(-1).tolist()):
-        if start >= 0 or (steps is not None and steps.reshape(-1)[place] < 0):
+        step = None if steps is None else steps.reshape(-1)[place]
+        forward = limit.starts_inside and (step is None or step > 0)
+        backward = limit.backward_inside and start < -1 and others[3] is not None and (step is None or step < 0)
+        if start >= 0 or not (forward or backward):
             continue
         axis = place if axes is None else int(np.asarray(axes).reshape(-1)[place])
         dim = None if data is None else data.dim(axis)
@@ -449,16 +478,28 @@ def _partial_indices(limit: Limit, node: Node, schema: Schema) -> Reason | None:
 
 
 def _branches_differ(limit: Limit, node: Node, schema: Schema) -> Reason | None:
-    """Return which output of the branches of an If has another rank in one than in the other."""
-    graphs = node.attributes.values() if limit.same_ranks else ()
-    branches = [value for value in graphs if isinstance(value, Outputs)]
+    """Return which output of the branches of an If has another rank or shape in one, or a type that is not returned."""
+    branches = [value for value in node.attributes.values() if isinstance(value, Outputs)]
     for index, returned in enumerate(zip(*branches, strict=False)):
-        ranks = [facts.rank for facts in returned if not facts.container]
+        if reason := _of_branches(limit, index, [facts for facts in returned if not facts.container]):
+            return reason
+    return None
+
+
+def _of_branches(limit: Limit, index: int, returned: list[Facts]) -> Reason | None:
+    if limit.same_ranks or limit.same_shapes:
+        ranks = [facts.rank for facts in returned]
         if None in ranks:
             return Reason(f"it needs one rank of output {index} in both branches, and it is unknown", True)
         if len(set(ranks)) > 1:
             written = " and ".join(map(str, ranks))
             return Reason(f"it needs one rank of output {index} in both branches, not {written}", True)
+    shapes = {facts.shape for facts in returned if limit.same_shapes}
+    if len(shapes) > 1 or any(None in (shape or ()) for shape in shapes):
+        return Reason(f"it needs one shape of output {index} in both branches", True)
+    types = {type_name(facts.dtype) if facts.dtype else "unknown" for facts in returned if limit.returns}
+    if other := sorted(types.difference(limit.returns)):
+        return Reason(f"it returns {', '.join(limit.returns)}, not {other[0]}", "unknown" in other)
     return None
 
 
@@ -533,6 +574,7 @@ _OF_NODE: tuple[_NodeCheck, ...] = (
 )
 _OF_INPUT: tuple[_InputCheck, ...] = (
     _constant,
+    _from_shapes,
     _negative,
     _static,
     _max_rank,

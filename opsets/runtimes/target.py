@@ -87,8 +87,9 @@ class Target:
     @property
     def needs_constants(self) -> bool:
         """Whether it takes a model only, or more of it, if what follows from shapes and constants is computed."""
-        needs = ((limit.constant_inputs, limit.static, limit.same_ranks, limit.max_rank) for limit in self.limits)
-        return self.static or any(map(any, needs)) or not self.has("Shape")
+        by_shapes = any(one.from_shapes or one.static or one.same_ranks or one.same_shapes for one in self.limits)
+        limited = by_shapes or any(limit.constant_inputs or limit.max_rank for limit in self.limits)
+        return self.static or limited or not self.has("Shape")
 
     def max_ranks(self, opset: int) -> Mapping[str, int]:
         """Return the most axes that inputs of operators may have at an opset, of those that have a limit."""
