@@ -115,7 +115,14 @@ class Limit:
     @property
     def is_conditional(self) -> bool:
         """Whether it is one for some nodes of the operator only."""
-        conditions = (self.if_inputs, self.if_computed, self.if_constant, self.if_ranks, self.if_attributes)
+        conditions = (
+            self.if_inputs,
+            self.if_computed,
+            self.if_constant,
+            self.if_ranks,
+            self.if_attributes,
+            self.if_outputs,
+        )
         return any(map(bool, conditions))
 
     def holds(self, opset: int) -> bool:
