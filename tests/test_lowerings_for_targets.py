@@ -287,6 +287,7 @@ def test_ncnn_gets_slopes_of_channels_as_products(slopes: str) -> None:
     model = parse_model(text + f"<float[3,1,1] s = {{{slopes}}}> {{ y = PRelu (x, s) }}")
     result = opshift.convert(model, target="ncnn")
     assert isinstance(result.model, onnx.ModelProto)
+    assert result.report is not None
     assert result.report.verdict == "equal"
     assert [node.op_type for node in result.model.graph.node] == ["Max", "Min", "Mul", "Add"]
 

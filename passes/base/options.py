@@ -71,8 +71,7 @@ class Options:
         check_effort(self.effort, self.max_time)
         wanted = self.opset, self.target, self.ir_version, self.batch, self.assume_opset
         asked = self.decompose or self.optimize or self.input_shapes or self.dims or self.fold or self.types
-        asked = asked or self.quantized or TENSOR_OUTPUT in self.assume
-        if all(one is None for one in wanted) and not asked:
+        if all(one is None for one in wanted) and not (asked or self.quantized or TENSOR_OUTPUT in self.assume):
             raise UsageError(
                 "Nothing was requested: give an opset, operators to decompose, a target, an ir_version, shapes of "
                 "inputs, element types, a form of quantized operators, or fold. The model's own opset repairs it alone."

@@ -215,7 +215,7 @@ def test_updates_of_no_columns_are_joined(opset: int) -> None:
     result = converted(model, opset=opset)
     for columns in (0, 2):
         x = np.ones((2, columns), F32)
-        feeds = {"x": x, "i": np.zeros(x.shape, np.int64), "u": x * 3}
+        feeds: dict[str, Array] = {"x": x, "i": np.zeros(x.shape, np.int64), "u": x * 3}
         assert np.array_equal(run(model, [feeds])[0][0], run(result, [feeds])[0][0])
 
 
