@@ -834,7 +834,6 @@ SUBJECTS = (
     Subject(
         "MaxPool", "at_run_time", {**CEILED, "pads": (2, 0), "storage_order": 1}, ("float[n,2,h]",), opset=18, used=TWO
     ),
-    Subject("MaxPool", "at_run_time", {**DILATED, "pads": (0, 1)}, ("float[1,2,h]",), opset=18, used=TWO),
     Subject("MaxPool", "at_run_time", WIDE, ("float[1,2,h]",), opset=18, used=TWO),
     Subject("MaxPool", "by_pads", CEILED, ("float[1,2,5]",), opset=9, keep=True, used=TWO),
     Subject("BatchNormalization", "flattened", {"spatial": 0}, ("float[2,3,4]", *["float[3,4]"] * 4), keep=True),

@@ -221,7 +221,7 @@ REFUSALS = (
     ),
     Refused("g (string[2] x) => (int64[2] y) { y = Cast <to = 7> (x) }", Code.NO_LOWERING, "no string", {"opset": 8}),
     Refused(
-        "g (float[n,m] x, int64[1] k) => (float[n,m] y) { y = Squeeze (x, k) }",
+        "g (float[n,m] x, int64[k] a) => (float[n,m] y) { y = Squeeze (x, a) }",
         Code.MISSING_FACT,
         "run time",
         {"opset": 12},

@@ -265,20 +265,14 @@ def with_indices(
     return op.Reshape(op.ReduceMax(elements, [3], keepdims=0), out), op.Reshape(indices, out)
 
 
-def _may_be_padding(kernel: int, dilation: int, before: int, after: int) -> bool:
-    """Return whether a dilated window may have all its elements in the padding, whatever the size."""
-    return dilation > 1 and (before > 0 or after > (kernel - 1) * dilation)
-
-
 def _sliding(what: MaxPool, operands: Operands) -> Reason | None:
     rank = first(operands).rank
     if sizes_of(operands) is not None:
         return Reason("the sizes are known")
     if rank is not None and rank != len(what.kernel_shape) + 2:
         return Reason("the kernel is of another rank")
-    if what.auto_pad != "NOTSET" and set(what.dilations) - {1}:
-        return Reason("the sizes are unknown, and whether a dilated window is in the padding only", missing=True)
-    if any(map(_may_be_padding, what.kernel_shape, what.dilations, what.pads, what.pads[len(what.kernel_shape) :])):
+    padded = what.auto_pad != "NOTSET" or any(what.pads)
+    if (padded or what.ceil_mode) and set(what.dilations) - {1}:
         return Reason("the sizes are unknown, and whether a dilated window is in the padding only", missing=True)
     if what.ceil_mode == ALL:
         return Reason("a window may be in the padding only")
@@ -334,9 +328,8 @@ def at_run_time(
     windows_behind = op.ReduceProd(op.Where(behind, counts, 1), [1], keepdims=1)
     moves = op.Mod(number / windows_behind, op.Unsqueeze(counts, [1])) * op.Unsqueeze(strides, [1])
     starts = op.Unsqueeze(moves - op.Unsqueeze(before, [1]), [2])
-    # An element in the padding is another one of the window, the first inside; only windows without gaps start before.
-    behind_start = op.Max(starts + offsets, 0)
-    at = op.Where(op.Less(behind_start, op.Unsqueeze(sizes, [1, 2])), behind_start, op.Max(starts, 0))
+    # An element in the padding is another one of the window, the nearest inside.
+    at = op.Max(op.Min(starts + offsets, op.Unsqueeze(sizes, [1, 2]) - 1), 0)
     steps = op.Unsqueeze(op.ReduceProd(op.Where(behind, sizes, 1), [1], keepdims=1), [2])
     places = op.ReduceSum(at * steps, [0], keepdims=0)
     ordered_steps = op.Unsqueeze(op.ReduceProd(op.Where(order, sizes, 1), [1], keepdims=1), [2])
