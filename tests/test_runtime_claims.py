@@ -1,4 +1,4 @@
-"""No false claims: what `opshift where` claims to run in MNN and OpenCV does, of ONNX's node tests of some operators.
+"""No false claims: what `opshift where` claims to run in MNN, OpenCV and tract does, of ONNX's node tests of some operators.
 
 `python benchmarks/runtime_claims.py` tries all operators, and the cases of tests/operators too.
 """
@@ -22,6 +22,13 @@ OPERATORS = {
     "opencv-4": (
         *("AveragePool", "Expand", "GlobalAveragePool", "MaxPool", "Pad", "ReduceSumSquare", "Reshape", "Slice"),
         *("Softplus", "Split", "Squeeze", "Tile", "TopK", "Unsqueeze"),
+    ),
+    "tract": (
+        *("ConstantOfShape", "CumSum", "DequantizeLinear", "Expand", "GatherND", "LSTM", "Mod", "OneHot", "Pad", "Pow"),
+        *("ReduceSum", "Reshape", "Slice", "Split"),
+    ),
+        *("LogSoftmax", "MatMul", "Mean", "Mod", "OneHot", "Pad", "Pow", "ReduceMax", "ReduceSum", "Reshape", "Resize"),
+        *("ScatterND", "Shrink", "Slice", "Softplus", "Split", "Squeeze", "Tile", "TopK", "Unsqueeze"),
     ),
 }
 
