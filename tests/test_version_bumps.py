@@ -276,7 +276,7 @@ def test_initializers_leave_the_inputs(ir_version: int, opset: int, kept: bool, 
 
 def test_an_input_that_becomes_a_constant_is_one_for_the_plan_too() -> None:
     text = """<ir_version: 8, opset_import: ["": 13]>
-    g (float[2,1,3] x, int64[1] a) => (float[2,3] y) <int64[1] a = {1}> { y = Squeeze (x, a) }"""
+    g (float[2,1,3] x, int64[k] a) => (float[2,3] y) <int64[1] a = {1}> { y = Squeeze (x, a) }"""
     kept = opshift.plan(parse_model(text), opset=12, keep_initializers_as_inputs=True)
     assert not kept.possible
     result = converted(parse_model(text), opset=12)

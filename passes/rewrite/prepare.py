@@ -129,9 +129,7 @@ def prepare(
         UsageError: the sizes do not fit the model, or it has training information.
     """
     inline = asked.inline and bool(model.functions)
-    needed = any((asked.sizes, asked.static, asked.tidy, asked.types, asked.narrow, asked.quantized))
-    needed = needed or may_exceed(model, asked.ranks)
-    if not inline and not (asked and (needed or may_fold(model, asked.missing))):
+    if not inline and not _is_needed(model, asked):
         return Prepared(model)
     if model.training_info:
         raise UsageError("The model has training information, which is for its own shapes and nodes: remove it first.")
@@ -168,12 +166,16 @@ def prepare(
     steps += widened.steps
     refusals = tuple(_open(work, values, found, asked.static)) if asked.static else ()
     count = len(model.functions) - len(work.functions)
+    same = Prepared(model, refusals=refusals, wide=retyped.wide, kept=kept, dequantized=joined.kept)
     if not steps and not changed and not types and not (inline and count):
-        return Prepared(model, refusals=refusals, wide=retyped.wide, kept=kept, dequantized=joined.kept)
+        return same
     notes = (*_of_functions(count, inline), *widened.notes)
-    return Prepared(
-        work, steps, changed, refusals, notes, types, retyped.casts, retyped.wide, kept=kept, dequantized=joined.kept
-    )
+    return replace(same, model=work, steps=steps, shapes=changed, notes=notes, types=types, casts=retyped.casts)
+
+
+def _is_needed(model: onnx.ModelProto, asked: Preparation) -> bool:
+    needed = any((asked.sizes, asked.static, asked.tidy, asked.types, asked.narrow, asked.quantized))
+    return bool(asked) and (needed or may_exceed(model, asked.ranks) or may_fold(model, asked.missing))
 
 
 def _joined(work: onnx.ModelProto, asked: Preparation, shown: Shown, evaluate: Evaluate | None) -> Joined:

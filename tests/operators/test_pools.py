@@ -179,25 +179,27 @@ def taken(shape: tuple[int, ...], most: int, dtype: Any = np.float32) -> list[Ar
 class TestMaxUnpool(Table):
     operator = maxunpool.OPERATOR
     cases = (
-        Case("plain", taken((2, 1, 2, 3), 18), MaxUnpool((2, 1)), least=9),
-        Case("strides", taken((1, 2, 2, 2), 32), MaxUnpool((2, 2), strides=(2, 2)), least=9),
-        Case("one axis, pads", taken((1, 1, 3), 5), MaxUnpool((3,), strides=(2,), pads=(1, 1)), least=9),
+        Case("plain", taken((2, 1, 2, 3), 18), MaxUnpool((2, 1)), least=7, symbolic=9),
+        Case("strides", taken((1, 2, 2, 2), 32), MaxUnpool((2, 2), strides=(2, 2)), least=7, symbolic=9),
+        Case("one axis, pads", taken((1, 1, 3), 5), MaxUnpool((3,), strides=(2,), pads=(1, 1)), least=7),
         Case(
             "volume",
             taken((1, 1, 2, 1, 2), 6),
             MaxUnpool((2, 2, 2), strides=(2, 1, 1), pads=(0, 0, 1, 1, 0, 1)),
-            least=9,
+            least=7,
+            symbolic=9,
         ),
         Case(
             "output_shape, known",
             [*taken((1, 1, 2, 2), 25), np.array([1, 1, 5, 5])],
             MaxUnpool((2, 2), strides=(2, 2)),
             known=(2,),
-            least=9,
+            least=7,
+            symbolic=9,
         ),
-        Case("output_shape", [*taken((1, 1, 2), 6), np.array([1, 1, 6])], MaxUnpool((2,), strides=(2,)), least=9),
-        Case("halves", taken((1, 2, 2, 2), 32, F16), MaxUnpool((2, 2), strides=(2, 2)), least=9, runs=22),
-        Case("empty batch", taken((0, 2, 2), 1), MaxUnpool((2,)), least=9),
+        Case("output_shape", [*taken((1, 1, 2), 6), np.array([1, 1, 6])], MaxUnpool((2,), strides=(2,)), least=7),
+        Case("halves", taken((1, 2, 2, 2), 32, F16), MaxUnpool((2, 2), strides=(2, 2)), least=7, symbolic=9, runs=22),
+        Case("empty batch", taken((0, 2, 2), 1), MaxUnpool((2,)), least=7, symbolic=9),
     )
 
 
