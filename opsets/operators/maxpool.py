@@ -293,13 +293,17 @@ def _columns(what: MaxPool, operands: Operands) -> Mapping[str, Any]:
     before, after = pads[:rank], pads[rank:]
     # MaxPool-22: "output_spatial_shape[i] = ceil(input_spatial_shape[i] / strides_spatial_shape[i])" if automatic.
     room = np.full(rank, -1) if automatic else before + after - spans + (strides - 1 if what.ceil_mode else 0)
+    # Integers are divided towards zero, and so does onnxruntime 1.32.0 without ceil_mode: an image that is smaller than
+    # the window by less than a stride has one window there, and none with ceil_mode.
+    more = strides if what.ceil_mode else 0 * strides
     lower = int(what.auto_pad == "SAME_LOWER")
     behind = np.triu(np.ones((rank, rank), bool), 1)
     return {
         "offsets": Tensor(np.indices(what.kernel_shape).reshape(rank, 1, -1) * dilations.reshape(rank, 1, 1)),
         "strides": what.strides,
-        "room": tuple(room.tolist()),
-        "last": tuple((np.full(rank, -1) if automatic else before - 1).tolist()),
+        "room": tuple((room + more).tolist()),
+        "last": tuple(((np.full(rank, -1) if automatic else before - 1) + more).tolist()),
+        "one": int(not what.ceil_mode),
         "automatic": int(automatic),
         "skipped": tuple((spans - strides + lower if automatic else 2 * before).tolist()),
         "behind": Tensor(behind),
@@ -314,6 +318,7 @@ def at_run_time(
     strides: Sequence[int],
     room: Sequence[int],
     last: Sequence[int],
+    one: int,
     automatic: int,
     skipped: Sequence[int],
     behind: Sequence[int],
@@ -322,11 +327,12 @@ def at_run_time(
     """Compute the places of each window's elements, gather these, and find their first maximum."""
     shape = op.Shape(x)
     sizes = op.Slice(shape, [2], [2147483647])
-    counts = op.Min((sizes + room) / strides, (sizes + last) / strides) + 1
+    counts = op.Min(sizes + room, sizes + last) / strides + one
     before = ((counts * strides - sizes) * automatic + skipped) / 2
     number = op.Range(0, op.Squeeze(op.ReduceProd(counts)), 1)
-    windows_behind = op.ReduceProd(op.Where(behind, counts, 1), [1], keepdims=1)
-    moves = op.Mod(number / windows_behind, op.Unsqueeze(counts, [1])) * op.Unsqueeze(strides, [1])
+    turns = op.Max(counts, 1)  # where there are no windows, nothing is divided by zero either
+    windows_behind = op.ReduceProd(op.Where(behind, turns, 1), [1], keepdims=1)
+    moves = op.Mod(number / windows_behind, op.Unsqueeze(turns, [1])) * op.Unsqueeze(strides, [1])
     starts = op.Unsqueeze(moves - op.Unsqueeze(before, [1]), [2])
     # An element in the padding is another one of the window, the nearest inside.
     at = op.Max(op.Min(starts + offsets, op.Unsqueeze(sizes, [1, 2]) - 1), 0)

@@ -382,3 +382,19 @@ def test_a_maximum_with_negative_padding_stays_out_of_floats(
     feeds = [{"x": np.arange(size).reshape(1, 1, size).astype(dtype)} for size in range(1, 9)]
     for one, other in zip(run(original, feeds), run(result, feeds), strict=True):
         assert same(np.asarray(one), np.asarray(other))
+
+
+@pytest.mark.parametrize("ceil_mode", [0, 1])
+@pytest.mark.parametrize(("kernel", "stride", "pads"), [(5, 2, (0, 0)), (5, 2, (1, 1)), (3, 2, (0, 0)), (2, 3, (0, 0))])
+def test_images_that_are_smaller_than_the_window(
+    kernel: int, stride: int, pads: tuple[int, int], ceil_mode: int
+) -> None:
+    """The number of windows is that of onnxruntime 1.32.0, none included, where sizes are known at run time."""
+    model = parse_model(
+        '<ir_version: 8, opset_import: ["": 13]> g (float[a,b,n] x) => (float[a,b,k] y) { y = MaxPool <kernel_shape = '
+        f"[{kernel}], strides = [{stride}], pads = [{pads[0]}, {pads[1]}], ceil_mode = {ceil_mode}> (x) }}"
+    )
+    result = converted(model, decompose=["MaxPool"])
+    for size in range(max(kernel - stride - sum(pads) + 1, 1), 8):
+        feeds = {"x": np.random.default_rng(size).normal(size=(1, 2, size)).astype(np.float32)}
+        np.testing.assert_array_equal(run(result, [feeds])[0][0], run(model, [feeds])[0][0])
