@@ -1,4 +1,4 @@
-"""No false claims: what `opshift where` claims of ONNX's node tests of some operators, in MNN, OpenCV and tract, is true.
+"""No false claims: what `opshift where` claims of ONNX's node tests, of some operators, is true in real runtimes.
 
 `python benchmarks/runtime_claims.py` tries all operators, and the cases of tests/operators too.
 """
