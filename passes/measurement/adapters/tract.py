@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from opshift.opsets.registry.structural import CAST
+
 NAME = "tract"
 OPSET = 21
 
@@ -34,7 +36,7 @@ def run(model: bytes, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         # Numbers that follow from shapes are symbols, which its package does not return.
         if output.type.tensor_type.elem_type == onnx.TensorProto.INT64:
             name = f"{output.name}/number"
-            proto.graph.node.append(onnx.helper.make_node("Cast", [output.name], [name], to=onnx.TensorProto.DOUBLE))
+            proto.graph.node.append(onnx.helper.make_node(CAST, [output.name], [name], to=onnx.TensorProto.DOUBLE))
             output.name = name
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "m.onnx")
