@@ -4,8 +4,8 @@
 download` put there, `--runtimes openvino tract` chooses among OpenVINO, OpenCV and tract (`pip install tract`). The
 models are those of benchmarks/dialect_models.py, with fixed shapes.
 
-Each runs once as it is, and once as converted: to the profile of OpenVINO and of OpenCV, and for tract, which has no
-profile, to plain opset 17. A cell says `right` where all outputs are those of onnxruntime, `wrong` where they are not,
+Each runs once as it is, and once as converted: to the profile of OpenVINO and of OpenCV, and for tract to plain opset
+17. A cell says `right` where all outputs are those of onnxruntime, `wrong` where they are not,
 and `refused` where the runtime does not load the model, or does not run it.
 """
 

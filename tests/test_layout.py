@@ -100,6 +100,8 @@ def test_nodes_are_built_where_they_are_spliced(path: Path) -> None:
         "passes/rewrite/sequence_maps.py": {"make_node"},
         # A Cast behind a constant, and an Identity before a node, which a target needs.
         "passes/rewrite/target_fit.py": {"make_node"},
+        # A Cast of numbers that tract does not return.
+        "passes/measurement/adapters/tract.py": {"make_node"},
         # The Identity that stands where a ZipMap was.
         "passes/rewrite/tensor_output.py": {"make_node"},
         # Constants in place of initializers, for which an older ir_version has no place in a branch.

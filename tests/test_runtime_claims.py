@@ -1,4 +1,4 @@
-"""No false claims: what `opshift where` claims to run in MNN, OpenCV and tract does, of ONNX's tests of some operators.
+"""No false claims: what `opshift where` claims of ONNX's node tests, of some operators, is true in real runtimes.
 
 `python benchmarks/runtime_claims.py` tries all operators, and the cases of tests/operators too.
 """

@@ -214,6 +214,32 @@ def test_a_right_recurrence_is_kept(name: str, operator: str, form: dict[str, An
     assert outcome(name, model, feeds) == "right"
 
 
+SHAPES = {
+    "a dimension": ("d = Gather (s, i) e = Unsqueeze (d, z) k = Concat <axis = 0> (e, m) y = Reshape (x, k)", "right"),
+    "a fed shape": ("y = Reshape (x, fed)", "refused"),
+    "as many ones": ("o = ConstantOfShape <value = float[1] {1.0}> (s) y = Add (x, o)", "right"),
+    "a slice to a dimension": ("k = Slice (s, z, f) y = Slice (x, z, k, z)", "right"),
+    "a slice to a fed end": ("k = Slice (fed, z, f) y = Slice (x, z, k, z)", "refused"),
+}
+
+
+@pytest.mark.parametrize(("body", "wanted"), SHAPES.values(), ids=list(SHAPES))
+def test_tract_reads_shapes_that_follow_from_dimensions(body: str, wanted: str) -> None:
+    graph = parse_graph(
+        f"""g (float[n,6] x, int64[2] fed) => (float[?,?] y) <int64 i = {{0}}, int64[1] z = {{0}}, int64[1] f = {{1}},
+        int64[1] m = {{-1}}> {{ s = Shape (x) {body} u = Identity (fed) }}"""
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    feeds = {"x": np.arange(12, dtype=np.float32).reshape(2, 6), "fed": np.array([2, 6], np.int64)}
+    assert outcome("tract", model, feeds) == wanted
+    plan = opshift.plan(model, target="tract", input_shapes={"x": (2, 6)})
+    assert plan.possible == (body != SHAPES["a fed shape"][0])
+    assert bool(plan.lowered) == (plan.possible and wanted == "refused")
+    if plan.possible:
+        result = opshift.convert(model, target="tract", input_shapes={"x": (2, 6)}).rewritten
+        assert outcome("tract", result, feeds) == "right"
+
+
 def test_opencv_reflects_two_axes_once_they_are_looked_up() -> None:
     pads = numpy_helper.from_array(np.array([0, 0, 0, 3]), "pads")
     node = helper.make_node("Pad", ["x", "pads"], ["y"], mode="reflect")

@@ -201,7 +201,6 @@ KEYS: Mapping[str, Key] = {
     "combinations": Key(list, _combinations),
     "attributes": Key(dict, _values),
     "constant_inputs": Key(list, _inputs),
-    "from_shapes": Key(list, _inputs),
     "static": Key(bool),
     "max_rank": Key(int, _rank),
     "ranks": Key(dict, _numbers),

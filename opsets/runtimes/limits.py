@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from opshift.opsets.registry.facts import INTEGERS, Facts, Tensor, type_name
+from opshift.opsets.registry.facts import Facts, Tensor, type_name
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Node, Outputs
 from opshift.opsets.registry.schema import Schema
@@ -25,8 +25,6 @@ class Limit:
     """A runtime has the operator, but only so. `dtypes` is by the schema's input names, as are `constant_inputs`.
     An attribute with no values at all must be left out; of lists of numbers, an empty one stands for left out. `@to` in
     `dtypes` or `combinations` is the element type that the attribute `to` names.
-
-    Inputs that `from_shapes` names must be constant, or of integers that are known or dimensions of the model's inputs.
 
     `ranks` are those that an input may have, `computed_ranks` those of one that is not constant, `scalars` those of a
     constant of one element, and `sizes` the numbers of elements. With `narrow_scalars` a constant of one element must
@@ -94,7 +92,6 @@ class Limit:
     whole_batches: tuple[str, ...] = ()
     not_empty: tuple[str, ...] = ()
     max_inputs: int | None = None
-    from_shapes: tuple[str, ...] = ()
     never: bool = False
     if_inputs: tuple[str, ...] = ()
     if_outputs: tuple[str, ...] = ()
@@ -340,14 +337,6 @@ def _constant(limit: Limit, name: str, facts: Facts) -> Reason | None:
     return Reason(f"it needs a constant {name}, which is fed or computed at run time", missing=True)
 
 
-def _from_shapes(limit: Limit, name: str, facts: Facts) -> Reason | None:
-    if name not in limit.from_shapes or facts.is_constant:
-        return None
-    if facts.value is not None and facts.dtype in INTEGERS and None not in facts.value.array.reshape(-1).tolist():
-        return None
-    return Reason(f"it needs {name} to be constant or dimensions of inputs, and it is computed otherwise", missing=True)
-
-
 def _negative(limit: Limit, name: str, facts: Facts) -> Reason | None:
     if name not in limit.not_negative or (facts.known is not None and not (facts.known < 0).any()):
         return None
@@ -581,7 +570,6 @@ _OF_NODE: tuple[_NodeCheck, ...] = (
 )
 _OF_INPUT: tuple[_InputCheck, ...] = (
     _constant,
-    _from_shapes,
     _negative,
     _static,
     _max_rank,

@@ -87,7 +87,7 @@ class Target:
     @property
     def needs_constants(self) -> bool:
         """Whether it takes a model only, or more of it, if what follows from shapes and constants is computed."""
-        by_shapes = any(one.from_shapes or one.static or one.same_ranks or one.same_shapes for one in self.limits)
+        by_shapes = any(one.static or one.same_ranks or one.same_shapes for one in self.limits)
         limited = by_shapes or any(limit.constant_inputs or limit.max_rank for limit in self.limits)
         return self.static or limited or not self.has("Shape")
 

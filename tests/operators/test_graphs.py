@@ -131,7 +131,8 @@ def test_a_body_that_declares_no_shape_returns_it_still(kind: str, turns: int, o
 
 @pytest.mark.parametrize(("axis", "target", "words"), [(-1, 9, "no negative axis is defined"), (0, 8, "Scan-8")])
 def test_scan_is_refused(axis: int, target: int, words: str) -> None:
-    (refusal,) = opshift.plan(parse_model(SCAN.format(opset=11, axis=axis)), opset=target).refusals
+    model = parse_model(SCAN.format(opset=11, axis=axis).replace("float[4,2] rows", "float[n,2] rows"))
+    (refusal,) = opshift.plan(model, opset=target).refusals
     assert words in refusal.reason
 
 
