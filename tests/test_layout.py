@@ -115,8 +115,6 @@ def test_nodes_are_built_where_they_are_spliced(path: Path) -> None:
         "passes/runtime/kernel_probe.py": {"make_node"},
         # Models to ask other runtimes what they run.
         "passes/measurement/probes.py": {"make_node"},
-        # The adapter of a runtime that returns no symbols adds Casts of these.
-        "passes/measurement/adapters/tract.py": {"make_node"},
         # What is prepared for a target is written before it is planned: nodes of fewer axes, and of quantized values.
         "passes/rewrite/fewer_axes.py": {"make_node"},
         "passes/rewrite/quantized_operators.py": {"NodeProto"},

@@ -230,7 +230,7 @@ def test_tract_reads_shapes_that_follow_from_dimensions(body: str, wanted: str) 
         int64[1] m = {{-1}}> {{ s = Shape (x) {body} u = Identity (fed) }}"""
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    feeds = {"x": np.arange(12, dtype=np.float32).reshape(2, 6), "fed": np.array([2, 6], np.int64)}
+    feeds: dict[str, Any] = {"x": np.arange(12, dtype=np.float32).reshape(2, 6), "fed": np.array([2, 6], np.int64)}
     assert outcome("tract", model, feeds) == wanted
     plan = opshift.plan(model, target="tract", input_shapes={"x": (2, 6)})
     assert plan.possible == (body != SHAPES["a fed shape"][0])

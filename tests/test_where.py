@@ -107,7 +107,9 @@ def test_shapes_make_a_model_fit() -> None:
 
 
 @pytest.mark.parametrize("fixture", ["segmenter-opset13", "classifier-opset18", "onehot-bfloat16-opset28"])
-@pytest.mark.parametrize("target", ["opencv-4", "mnn", "openvino", "tract", "tensorrt-8", "webnn", "onnxruntime-1.6"])
+@pytest.mark.parametrize(
+    "target", ["opencv-4", "mnn", "ncnn", "openvino", "tract", "tensorrt-8", "webnn", "onnxruntime-1.6"]
+)
 def test_outcomes_are_those_of_plan(fixture: str, target: str) -> None:
     path = FIXTURES / f"{fixture}.onnxtxt"
     (fit,) = opshift.where(path, [target]).fits
