@@ -341,6 +341,21 @@ def test_what_no_qlinearconv_computes_stays_with_the_reason(words: str) -> None:
     assert result.rewritten.SerializeToString() == model.SerializeToString()
 
 
+def test_scales_of_one_element_may_be_scalars() -> None:
+    other = {"xs": np.array([0.02], F32), "ws": F32(0.01), "wz": I8(0), "bs": F32(np.float32(0.02) * np.float32(0.01))}
+    model = qdq_conv({**conv_constants(), **other, "b": np.arange(6, dtype=np.int32)}, 21)
+    result = opshift.convert(model, quantized="qoperator", verify=False)
+    assert names(result.rewritten) == ["QLinearConv"]
+
+
+def test_a_product_of_no_terms_stays() -> None:
+    text = """<ir_version: 8, opset_import: ["": 18]> g (uint8[3,0] x) => (uint8[3,6] y)
+        <float s = {0.1}, uint8 z = {7}, int8[0,6] w = {}, int8 o = {0}> { a = DequantizeLinear (x, s, z) b = DequantizeLinear (w, s, o)
+        c = MatMul (a, b) y = QuantizeLinear (c, s, z) }"""
+    result = opshift.convert(parse_model(text), quantized="qoperator", verify=False)
+    assert "QLinearMatMul" not in names(result.rewritten)
+
+
 # --- products of matrices ---------------------------------------------------------------------------------------------
 
 BETWEEN = """<ir_version: 8, opset_import: ["": 18]>

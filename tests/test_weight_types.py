@@ -105,12 +105,15 @@ def test_converted_weights_go_where_they_are_asked_to(path: Path, weights: Any) 
             np.testing.assert_array_equal(arrays(written)[name], array)
 
 
-def test_what_keeps_its_type_stays_in_its_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("prefix", ["", "./"])
+def test_what_keeps_its_type_stays_in_its_file(tmp_path: Path, prefix: str) -> None:
     """The new file has another name than the old one, which the output still refers to."""
     path = write(tmp_path / "a", name="n.onnx.data")
     model = onnx.load(path, load_external_data=False)
     model.graph.node.append(onnx.helper.make_node("Identity", ["table"], ["kept"]))
     model.graph.output.append(onnx.helper.make_tensor_value_info("kept", TensorProto.FLOAT, [300, 64]))
+    for entry in (one for tensor in model.graph.initializer for one in tensor.external_data):
+        entry.value = prefix * (entry.key == "location") + entry.value
     path.write_bytes(model.SerializeToString())
     result = opshift.convert(path, types={"float": "double"}, verify=False)
     for output in (tmp_path / "a" / "n.onnx", tmp_path / "b" / "n.onnx"):

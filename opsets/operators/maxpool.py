@@ -262,7 +262,8 @@ def with_indices(
     images = op.Range(0, op.Squeeze(op.ReduceProd(channels)), 1) * size
     inside = op.Gather(numbers, largest + starts)
     indices = inside + op.Reshape(images, op.Concat(channels, [1], axis=0))
-    return op.Reshape(op.ReduceMax(elements, [3], keepdims=0), out), op.Reshape(indices, out)
+    largest_elements = op.ReduceMax(elements, [3], keepdims=0)
+    return op.Reshape(largest_elements, out, allowzero=1), op.Reshape(indices, out, allowzero=1)
 
 
 def _sliding(what: MaxPool, operands: Operands) -> Reason | None:
@@ -348,7 +349,8 @@ def at_run_time(
     images = op.Range(0, op.Squeeze(op.ReduceProd(channels)), 1) * size
     indices = inside + op.Reshape(images, op.Concat(channels, [1], axis=0))
     out = op.Concat(channels, counts, axis=0)
-    return op.Reshape(op.ReduceMax(elements, [3], keepdims=0), out), op.Reshape(indices, out)
+    largest_elements = op.ReduceMax(elements, [3], keepdims=0)
+    return op.Reshape(largest_elements, out, allowzero=1), op.Reshape(indices, out, allowzero=1)
 
 
 OPERATOR = Operator(

@@ -102,6 +102,8 @@ def sums_fit(factors: Sequence[Read], made: Quantized, terms: int | None, added:
     """Require that sums of so many products, and what is added to them, fit int32, and are as exact in float."""
     if terms is None:
         return Reason("it is unknown how many products are added up, and sums may not fit int32", missing=True)
+    if not terms:
+        return Reason("it adds nothing up, of which kernels of integers return whatever is in memory")
     largest = terms
     for one in factors:
         largest *= one.farthest if isinstance(one, Quantized) else 1
@@ -121,7 +123,7 @@ def bias(read: Read, one: Read, other: Read) -> Reason | int:
         return Reason("its bias is not quantized to int32 with a zero point of 0")
     assert isinstance(one, Quantized)
     assert isinstance(other, Quantized)
-    wanted = np.broadcast_to(one.scale * other.scale, np.broadcast_shapes(read.scale.shape, other.scale.shape))
+    wanted = np.broadcast_to(one.scale.item() * other.scale, np.broadcast_shapes(read.scale.shape, other.scale.shape))
     if not bool((wanted == read.scale).all()):
         return Reason("the scale of its bias is not the product of the scales of its inputs")
     if read.data.known is None:

@@ -385,15 +385,15 @@ def _moving(model: onnx.ModelProto, weights: Weights | None, threshold: int) -> 
 
 def _beside(model: onnx.ModelProto, output: Target, source: Source | None, threshold: int) -> _Layout:
     """Return the model with what another element type makes of its external data in a file of its own."""
-    taken = {} if source is None else source.files
-    select = functools.partial(_converted, files=frozenset(taken.values()))
+    files = {} if source is None else source.files
+    select = functools.partial(_converted, files=frozenset(files.values()))
     if not select(model):
         return _Layout(model, (), ())
-    name, number = f"{output.path.name}.data", 0
-    while name in taken:
+    taken = {output.directory / location for location in files}  # one file may be spelled in several ways
+    place, number = output.directory / f"{output.path.name}.data", 0
+    while place in taken:
         number += 1
-        name = f"{output.path.name}.{number}.data"
-    place = output.directory / name
+        place = output.directory / f"{output.path.name}.{number}.data"
     return _moved(model, output, {}, select, place, threshold)
 
 

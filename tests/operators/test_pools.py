@@ -395,6 +395,19 @@ def test_images_that_are_smaller_than_the_window(
         f"[{kernel}], strides = [{stride}], pads = [{pads[0]}, {pads[1]}], ceil_mode = {ceil_mode}> (x) }}"
     )
     result = converted(model, decompose=["MaxPool"])
+    assert "MaxPool" not in {node.op_type for node in result.graph.node}
     for size in range(max(kernel - stride - sum(pads) + 1, 1), 8):
         feeds = {"x": np.random.default_rng(size).normal(size=(1, 2, size)).astype(np.float32)}
         np.testing.assert_array_equal(run(result, [feeds])[0][0], run(model, [feeds])[0][0])
+
+
+@pytest.mark.parametrize("opset", [8, 13, 18])
+@pytest.mark.parametrize("sizes", [(2, 2), (9, 2), (2, 9), (9, 7)])
+def test_images_without_a_window_along_one_axis(sizes: tuple[int, int], opset: int) -> None:
+    model = parse_model(
+        f'<ir_version: 8, opset_import: ["": {opset}]> g (float[n,c,h,w] x) => (float[a,b,k,d] y) '
+        "{ y = MaxPool <kernel_shape = [5, 5], strides = [2, 2]> (x) }"
+    )
+    feeds = {"x": np.random.default_rng(0).normal(size=(1, 2, *sizes)).astype(np.float32)}
+    found = run(converted(model, decompose=["MaxPool"]), [feeds])[0][0]
+    np.testing.assert_array_equal(found, run(model, [feeds])[0][0])
