@@ -351,7 +351,8 @@ def test_scales_of_one_element_may_be_scalars() -> None:
 def test_a_product_of_no_terms_stays() -> None:
     text = """<ir_version: 8, opset_import: ["": 18]> g (uint8[3,0] x) => (uint8[3,6] y)
         <float s = {0.1}, uint8 z = {7}, int8[0,6] w = {}, int8 o = {0}> {
-        a = DequantizeLinear (x, s, z) b = DequantizeLinear (w, s, o) c = MatMul (a, b) y = QuantizeLinear (c, s, z) }"""
+        a = DequantizeLinear (x, s, z) b = DequantizeLinear (w, s, o) c = MatMul (a, b)
+        y = QuantizeLinear (c, s, z) }"""
     result = opshift.convert(parse_model(text), quantized="qoperator", verify=False)
     assert "QLinearMatMul" not in names(result.rewritten)
 
