@@ -7,6 +7,8 @@ RESHAPE = "Reshape"
 IF = "If"
 LOOP = "Loop"
 SCAN = "Scan"
+UNBATCHED_SCAN = 9
+"""The opset from which on Scan has no batch: Scan-8 is another operator."""
 QUANTIZE = "QuantizeLinear"
 DEQUANTIZE = "DequantizeLinear"
 

@@ -13,7 +13,7 @@ import onnx
 from opshift.opsets.registry.facts import Facts
 from opshift.passes.analysis.splicing import Spliced
 from opshift.passes.graph.names import Names
-from opshift.passes.graph.traversal import names_read
+from opshift.passes.graph.traversal import names_read, subgraphs
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,13 @@ class Iterations:
     axes: tuple[int, ...]
     backwards: tuple[bool, ...]
     scanned: tuple[tuple[str, int, bool], ...] = ()
+
+
+def loop_iterations(node: onnx.NodeProto, length: int) -> Iterations:
+    """Return so many iterations of a Loop."""
+    body, carried = next(subgraphs(node)), tuple(node.input[2:])
+    lists = len(body.output) - 1 - len(carried)
+    return Iterations(length, carried, (body.input[0].name, body.input[1].name), 1, (0,) * lists, (False,) * lists)
 
 
 def scan_iterations(

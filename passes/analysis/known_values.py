@@ -19,7 +19,7 @@ from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.node_traits import float_traits, is_firm, traits_of
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import default_domain
-from opshift.opsets.registry.structural import CONSTANT, IF
+from opshift.opsets.registry.structural import CONSTANT, IF, UNBATCHED_SCAN
 from opshift.opsets.registry.traits import IterationLayout, Trait
 from opshift.passes.analysis.inference import infer, is_bounded
 from opshift.passes.analysis.scopes import Array, Scope, default_opset, initializers, owner, unnamed, view
@@ -205,7 +205,7 @@ class Propagation:
         """Return the scope of the body of a Loop or a Scan, and the known facts about the node's outputs."""
         attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute if one.name != "body"}
         count = attributes.get(iteration.scanned, 0) if iteration.scanned else 0
-        if iteration.scanned and self._opset < 9:  # the sequences of Scan-8 have a batch in front
+        if iteration.scanned and self._opset < UNBATCHED_SCAN:  # the sequences of Scan-8 have a batch in front
             given = {value.name: facts_of_type(value.type) for value in body.input}
             return self.graph(body, scope, given), None
         inputs = [scope[name] if name else None for name in node.input]

@@ -14,7 +14,7 @@ import onnx
 from opshift.opsets.registry.facts import Dim, declared_dim, facts_of_tensor, facts_of_type
 from opshift.opsets.registry.node_traits import traits, traits_of
 from opshift.opsets.registry.schema import default_domain
-from opshift.opsets.registry.structural import CONSTANT, IDENTITY, SEQUENCE_MAP
+from opshift.opsets.registry.structural import CONSTANT, IDENTITY, SEQUENCE_MAP, UNBATCHED_SCAN
 from opshift.passes.analysis import scopes
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.analysis.scopes import Array, Shape, graph_inputs, unnamed, versions
@@ -180,7 +180,7 @@ def declared_by_bodies(node: onnx.NodeProto, opset: int) -> Iterator[tuple[str, 
     attributes = {one.name: one for one in node.attribute}
     body = attributes.get("body")
     loop = traits_of(node).iteration
-    if body is None or loop is None or (loop.scanned and opset < 9):
+    if body is None or loop is None or (loop.scanned and opset < UNBATCHED_SCAN):
         return
     names, formal = list(node.input)[loop.inputs :], list(body.g.input)[loop.inputs :]
     states = len(names) - (attributes[loop.scanned].i if loop.scanned in attributes else 0)

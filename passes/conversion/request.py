@@ -12,7 +12,7 @@ import onnx
 
 from opshift.opsets.registry.operator import ML, operator_for
 from opshift.opsets.registry.schema import default_domain, schema_at
-from opshift.opsets.registry.structural import IF, LOOP, SCAN, SEQUENCES
+from opshift.opsets.registry.structural import IF, LOOP, SCAN, SEQUENCES, UNBATCHED_SCAN
 from opshift.opsets.runtimes import kernels
 from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.analysis.scopes import Scope, default_opset
@@ -40,8 +40,6 @@ from opshift.passes.rewrite.tensor_output import ZIP_MAP, with_tensors
 from opshift.passes.rewrite.type_choice import Types
 from opshift.passes.rewrite.wide_constants import lacking
 from opshift.passes.runtime.constant_nodes import ConstantNodes
-
-_SCAN_OF_BATCHES = 8
 
 
 @dataclass(frozen=True)
@@ -256,7 +254,7 @@ def _missing(legality: Legality, held: Collection[str], own: int) -> Iterator[st
     Of what the opset lacks, those that the model has: `held` are its operators, `own` is its opset. Scan-8, which has
     batches, is another operator than Scan from 9 on.
     """
-    if SCAN in held and legality.opset == _SCAN_OF_BATCHES < own:
+    if SCAN in held and legality.opset < UNBATCHED_SCAN <= own:
         yield SCAN
     for name in (IF, LOOP, SCAN, *SEQUENCES):
         lacks = name in legality.decompose or (legality.target is not None and not legality.target.has_computed(name))

@@ -70,9 +70,10 @@ def branches_not_taken(before: Runnable, after: Runnable, feeds: Sequence[Feeds]
     if not conditionals:
         return
     taken, theirs = _taken(before, conditionals, feeds, limits), _taken(after, others, feeds, limits)
+    ifs, their_ifs = ([one.node for one in found] for found in (conditionals, others))
     forced = 0
     for place, one in enumerate(conditionals):
-        same = _match(conditionals, place, others)
+        same = _match(ifs, place, their_ifs)
         for name in NAMES:
             branch_path = (*one.within, (place, name))
             if _dead(conditionals, branch_path) or _seen(conditionals, branch_path, one.inside, taken):
@@ -143,13 +144,13 @@ def _tensors(graph: _Graph, overridden: Collection[str]) -> dict[str, onnx.Tenso
     return tensors
 
 
-def _match(conditionals: Sequence[_If], place: int, others: Sequence[_If]) -> int | None:
-    """Return the place of the same If in the other model: with the same outputs, or in the same place of as many."""
-    outputs = list(conditionals[place].node.output)
-    named = [index for index, other in enumerate(others) if list(other.node.output) == outputs]
+def _match(found: Sequence[onnx.NodeProto], place: int, others: Sequence[onnx.NodeProto]) -> int | None:
+    """Return the place of the same node in the other model: with the same outputs, or in the same place of as many."""
+    outputs = list(found[place].output)
+    named = [index for index, other in enumerate(others) if list(other.output) == outputs]
     if len(named) == 1:
         return named[0]
-    return place if len(others) == len(conditionals) else None
+    return place if len(others) == len(found) else None
 
 
 def _named(conditionals: Sequence[_If], branch_path: Sequence[tuple[int, str]]) -> list[tuple[str, list[str], str]]:
@@ -227,7 +228,7 @@ def loops_not_entered(before: Runnable, after: Runnable, feeds: Sequence[Feeds],
         if not own or any(all(gate is not None and np.all(np.asarray(gate) > 0) for gate in one) for one in each):
             continue
         label = f"the body of the Loop at {node.name or node.output[0]}"
-        same = _same_loop(loops, place, others)
+        same = _match(loops, place, others)
         if same is None:
             yield Branch(label, before, None, took="entered")
             continue
@@ -265,15 +266,6 @@ def _alike(one: Sequence[Any] | None, other: Sequence[Any] | None) -> bool:
         return one is other
     pairs = zip(one, other, strict=True)
     return all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in pairs)
-
-
-def _same_loop(loops: Sequence[onnx.NodeProto], place: int, others: Sequence[onnx.NodeProto]) -> int | None:
-    """Return the place of the same Loop in the other model: with the same outputs, or in the same place of as many."""
-    outputs = list(loops[place].output)
-    named = [index for index, other in enumerate(others) if list(other.output) == outputs]
-    if len(named) == 1:
-        return named[0]
-    return place if len(others) == len(loops) else None
 
 
 def _entered(source: Runnable, place: int) -> Runnable:

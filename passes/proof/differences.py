@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -68,7 +69,8 @@ class DifferenceFinder:
         """Take every branch of an If that no input took by force, enter Loops that none entered, and compare."""
         notes = []
         asked = self.before, self.after, inputs, self.executors.limits
-        for branch in (*branch_coverage.branches_not_taken(*asked), *branch_coverage.loops_not_entered(*asked)):
+        unseen = branch_coverage.branches_not_taken(*asked), branch_coverage.loops_not_entered(*asked)
+        for branch in itertools.chain(*unseen):  # each is a copy of both models, made when it is asked for
             look = self._forced(branch, inputs)
             if look.shown is not None or look.undecided:
                 return look

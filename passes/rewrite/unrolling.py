@@ -7,8 +7,8 @@ import onnx
 
 from opshift.opsets.registry.facts import Facts, constant
 from opshift.opsets.registry.lowering import Reason
-from opshift.opsets.registry.structural import LOOP
-from opshift.passes.analysis.iterations import Iterations, scan_iterations, written
+from opshift.opsets.registry.structural import LOOP, UNBATCHED_SCAN
+from opshift.passes.analysis.iterations import Iterations, loop_iterations, scan_iterations, written
 from opshift.passes.analysis.known_values import Propagation, is_static
 from opshift.passes.analysis.scopes import Scope
 from opshift.passes.analysis.splicing import Spliced, accepts
@@ -27,7 +27,7 @@ def unrolled(
     inside = scope.enter(node, "body")
     if node.op_type == LOOP:
         counted = _loop(node, body, scope, propagation)
-    elif opset < 9:
+    elif opset < UNBATCHED_SCAN:
         return Reason("Scan-8 has a batch, and is not unrolled")
     else:
         found = [inside[value.name] for value in body.output]
@@ -70,9 +70,7 @@ def _loop(node: onnx.NodeProto, body: onnx.GraphProto, scope: Scope, propagation
         if again is None and length != most:
             return Reason("the condition that ends it is computed at run time", missing=True)
         carried = list(found[1 : len(given) - 1])
-    results = len(body.output) - 1 - len(carried)
-    turns = (body.input[0].name, body.input[1].name)
-    return Iterations(length, tuple(node.input[2:]), turns, 1, (0,) * results, (False,) * results)
+    return loop_iterations(node, length)
 
 
 def _number(facts: Facts) -> int | None:

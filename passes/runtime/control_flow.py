@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.structural import IF, LOOP, SCAN
+from opshift.opsets.registry.structural import IF, LOOP, SCAN, UNBATCHED_SCAN
 from opshift.passes.graph.traversal import subgraph
 from opshift.passes.runtime.ort_models import RejectedError, RejectionKind
 
@@ -27,7 +27,7 @@ def control_flow(op_type: str, opset: int) -> Control:
         RejectedError: it is none of If, Loop and Scan, or a Scan of batches.
     """
     found = {IF: _if, LOOP: _loop, SCAN: _scan}.get(op_type)
-    if found is None or (op_type == SCAN and opset < 9):
+    if found is None or (op_type == SCAN and opset < UNBATCHED_SCAN):
         raise RejectedError(f"{op_type} is not run node by node", RejectionKind.MISSING_KERNEL)
     return found
 

@@ -45,7 +45,7 @@ _UNFUSED = {"session.disable_quant_qdq": "1"}
 
 def _cuts_where_fused(model: onnx.ModelProto) -> bool:
     """Return whether onnxruntime may cut sums of bytes of both signs where it fuses the floats of a QDQ model."""
-    return any(traits_of(node).marks_quantization for node in nodes(model)) and kernels.cuts_sums_of_bytes()
+    return kernels.cuts_sums_of_bytes() and any(traits_of(node).marks_quantization for node in nodes(model))
 
 
 class Session:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,11 +63,19 @@ def specs(graph: onnx.GraphProto) -> tuple[Spec, ...]:
     Raises:
         UntestableError: an input is a map, sparse, or a sequence of something other than tensors.
     """
+    found = tuple(map(_spec, graph_inputs(graph)))
+    if not any(spec.dims is None for spec in found):
+        return found
     elements = dict(pair for node in graph.node for pair in declared_of_elements(node))
-    return tuple(_spec(value, elements) for value in graph_inputs(graph))
+    return tuple(
+        replace(spec, dims=_named(spec.name, elements[spec.name]))
+        if spec.dims is None and spec.name in elements
+        else spec
+        for spec in found
+    )
 
 
-def _spec(value: onnx.ValueInfoProto, elements: Mapping[str, tuple[Dim, ...]]) -> Spec:
+def _spec(value: onnx.ValueInfoProto) -> Spec:
     path: list[str] = []
     proto = value.type
     while (which := proto.WhichOneof("value")) in ("sequence_type", "optional_type"):
@@ -78,13 +86,13 @@ def _spec(value: onnx.ValueInfoProto, elements: Mapping[str, tuple[Dim, ...]]) -
         described = " of ".join(f"a {str(step).removesuffix('_type')}" for step in (*path, which))
         raise UntestableError(f"input {value.name} is {described}, for which opshift generates no values")
     tensor = proto.tensor_type
-    declared = elements.get(value.name)
-    if tensor.HasField("shape"):
-        declared = tuple(map(declared_dim, tensor.shape.dim))
-    if declared is None:
-        return Spec(value.name, tensor.elem_type, None, kind)
-    dims = tuple(unnamed(value.name, index) if dim is None else dim for index, dim in enumerate(declared))
+    dims = _named(value.name, map(declared_dim, tensor.shape.dim)) if tensor.HasField("shape") else None
     return Spec(value.name, tensor.elem_type, dims, kind)
+
+
+def _named(name: str, declared: Iterable[Dim]) -> Dims:
+    """Return the dims of a value, those without a name as symbols of their own."""
+    return tuple(unnamed(name, index) if dim is None else dim for index, dim in enumerate(declared))
 
 
 def np_dtype(element_type: int) -> np.dtype[Any]:

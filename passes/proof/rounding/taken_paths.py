@@ -10,8 +10,8 @@ import onnx
 
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.schema import default_domain
-from opshift.opsets.registry.structural import IDENTITY, IF, LOOP, SCAN
-from opshift.passes.analysis.iterations import Iterations, scan_iterations, written
+from opshift.opsets.registry.structural import IDENTITY, IF, LOOP, SCAN, UNBATCHED_SCAN
+from opshift.passes.analysis.iterations import Iterations, loop_iterations, scan_iterations, written
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.analysis.splicing import Spliced, named_node
 from opshift.passes.graph.names import Names
@@ -24,8 +24,6 @@ _LARGEST = 2**28
 _MOST = 128
 """Nodes that the iterations of a Loop or a Scan become at most."""
 _STAYS = -1
-_WITHOUT_BATCH = 9
-"""The version of Scan that has no batch."""
 _COUNTED = "opshift/iterations"
 
 Path = tuple[int, ...]
@@ -41,10 +39,11 @@ class Paths:
         """Take a model without functions; nothing is run yet."""
         self._interpreter, self._model = model, model.model
         self._opset = default_opset(self._model.opset_import) or 1
-        graph = self._model.graph
-        found = [node for node in graph.node if _runs_graphs(node)] if self._model.ByteSize() <= _LARGEST else []
+        found = [node for node in self._model.graph.node if _runs_graphs(node)]
+        found = found if found and self._model.ByteSize() <= _LARGEST else []
         self._nodes = [node for node in found if not any(inner.sparse_initializer for inner in subgraphs(node))]
-        self._counting = {id(node): _counting(node) for node in self._nodes if node.op_type == LOOP}
+        self._counting: dict[int, onnx.NodeProto] = {}
+        """The copies of Loops that count, by the id of the Loop."""
 
     def branches(self, values: Mapping[str, Any]) -> Path:
         """Return which branches are taken, given the values of the main graph; nothing if there is no If."""
@@ -72,13 +71,15 @@ class Paths:
 
     def _count(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> int:
         """Run a Loop that counts."""
+        if id(node) not in self._counting:
+            self._counting[id(node)] = _counting(node)
         try:
             return len(self._interpreter.node(self._counting[id(node)], values)[_COUNTED])
         except RejectedError:
             return _STAYS
 
     def _scan(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> Iterations | None:
-        if self._opset < _WITHOUT_BATCH:
+        if self._opset < UNBATCHED_SCAN:
             return None
         count = next(one.i for one in node.attribute if one.name == "num_scan_inputs")
         states = len(node.input) - count
@@ -113,7 +114,7 @@ class Paths:
             spliced.outputs = spliced.add(branch, {}, names.new, lambda name: name)
             return spliced
         body = next(subgraphs(node))
-        iterations = _loop(node, body, taken) if node.op_type == LOOP else self._scan(node, values)
+        iterations = loop_iterations(node, taken) if node.op_type == LOOP else self._scan(node, values)
         if iterations is None:
             raise ValueError(f"the iterations of {node.name} were counted, and are not now")
         return written(node, body, iterations, [Facts()] * len(iterations.axes), names, self._opset)
@@ -121,12 +122,6 @@ class Paths:
 
 def _runs_graphs(node: onnx.NodeProto) -> bool:
     return node.op_type in (IF, LOOP, SCAN) and not default_domain(node.domain)
-
-
-def _loop(node: onnx.NodeProto, body: onnx.GraphProto, length: int) -> Iterations:
-    carried, turns = tuple(node.input[2:]), (body.input[0].name, body.input[1].name)
-    lists = len(body.output) - 1 - len(carried)
-    return Iterations(length, carried, turns, 1, (0,) * lists, (False,) * lists)
 
 
 def _facts(value: Any, axes: int) -> Facts | None:
