@@ -6,7 +6,7 @@ import dataclasses
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from opshift.cli.terminal import COMMAND, one_line, plain
@@ -191,24 +191,23 @@ def changes(plan: Plan) -> Iterator[str]:
 
 def wide(plan: Plan, *, verbose: bool) -> Iterator[str]:
     """Yield which nodes keep a wider type of floats, and why."""
-    if not plan.wide:
-        return
-    yield f"  {count(len(plan.wide), 'node')} in a wider type of floats:"
-    shown = list(plan.wide.items())[: None if verbose else SHOWN]
-    yield from (f"    {one_line(f'{node}: {why}')}" for node, why in shown)
-    if len(shown) < len(plan.wide):
-        yield f"    and {len(plan.wide) - len(shown)} more, which --verbose lists"
+    yield from _left(plan.wide, "in a wider type of floats", verbose=verbose)
 
 
 def dequantized(plan: Plan, *, verbose: bool) -> Iterator[str]:
     """Yield which nodes stay between DequantizeLinear and QuantizeLinear, and why."""
-    if not plan.dequantized:
+    yield from _left(plan.dequantized, "between DequantizeLinear and QuantizeLinear as before", verbose=verbose)
+
+
+def _left(reasons: Mapping[str, str], how: str, *, verbose: bool) -> Iterator[str]:
+    """Yield how nodes were left, and why, by their paths."""
+    if not reasons:
         return
-    yield f"  {count(len(plan.dequantized), 'node')} between DequantizeLinear and QuantizeLinear as before:"
-    shown = list(plan.dequantized.items())[: None if verbose else SHOWN]
+    yield f"  {count(len(reasons), 'node')} {how}:"
+    shown = list(reasons.items())[: None if verbose else SHOWN]
     yield from (f"    {one_line(f'{node}: {why}')}" for node, why in shown)
-    if len(shown) < len(plan.dequantized):
-        yield f"    and {len(plan.dequantized) - len(shown)} more, which --verbose lists"
+    if len(shown) < len(reasons):
+        yield f"    and {len(reasons) - len(shown)} more, which --verbose lists"
 
 
 PREPARED = {

@@ -112,7 +112,8 @@ class Options:
 
     def names_any(self, functions: Collection[onnx.FunctionProto]) -> bool:
         """Return whether a function of the model is to be decomposed, by its name, its domain, or both."""
-        return any(not self.decomposed.isdisjoint(names_of(function)) for function in functions)
+        decomposed = self.decomposed
+        return any(not decomposed.isdisjoint(names_of(function)) for function in functions)
 
 
 def check_type_change(old: str, new: str) -> None:
