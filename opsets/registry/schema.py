@@ -116,6 +116,12 @@ def schema_read_at(domain: str, name: str, opset: int) -> Schema | None:
     return _revived(name, raw.since_version)
 
 
+def version_read_at(domain: str, name: str, opset: int) -> int:
+    """Return the version of an operator that a node written at an opset has; 1 where there is none."""
+    schema = schema_read_at(domain, name, opset)
+    return schema.since_version if schema else 1
+
+
 def is_dialect(schema: Schema) -> bool:
     """Return whether a schema is onnxruntime's own: onnx neither checks nor infers its nodes."""
     return schema.raw is dialect.raw_schema(schema.domain, schema.name)

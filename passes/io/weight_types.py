@@ -11,6 +11,7 @@ from opshift.opsets.registry.facts import FLOATS, INTEGERS
 from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.structural import CAST
 from opshift.passes.analysis.splicing import rename
+from opshift.passes.graph.editing import drop_named, replace_nodes
 from opshift.passes.graph.traversal import names_read
 from opshift.passes.io import external_data as external
 from opshift.passes.io.external_data import Span
@@ -65,18 +66,12 @@ def _with(model: onnx.ModelProto, weights: Mapping[str, TensorProto]) -> onnx.Mo
     for made, name in made_of.items():
         if name not in read and name not in names.values():
             names[made] = name
-    initializers = [one for one in graph.initializer if one.name in read or one.name not in made_of.values()]
+    drop_named(graph.initializer, set(made_of.values()) - read)
     for name, tensor in weights.items():
         tensor.name = names.get(name, name)
-        initializers.append(tensor)
-    for node in nodes:
+        graph.initializer.append(tensor)
+    replace_nodes(graph, nodes)
+    for node in graph.node:
         rename(node, names)
-    kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    kept_tensors = [TensorProto.FromString(one.SerializeToString()) for one in initializers]
-    del graph.node[:], graph.initializer[:]
-    graph.node.extend(kept)
-    graph.initializer.extend(kept_tensors)
-    for value in list(graph.value_info):
-        if value.name in made_of or value.name in names.values():
-            graph.value_info.remove(value)
+    drop_named(graph.value_info, {*made_of, *names.values()})
     return changed

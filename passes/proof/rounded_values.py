@@ -14,6 +14,7 @@ from onnx import TensorProto
 from opshift.opsets.registry.structural import IDENTITY
 from opshift.passes.analysis.known_values import known_values
 from opshift.passes.analysis.scopes import default_opset
+from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.traversal import graph_views
 
 _NARROW = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
@@ -48,9 +49,7 @@ def with_rounded_values(model: onnx.ModelProto, narrow: Collection[str]) -> onnx
                 taken.add(unrounded)
                 node.output[index] = unrounded
                 nodes.append(onnx.helper.make_node(IDENTITY, [unrounded], [name]))
-    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del work.graph.node[:]
-    work.graph.node.extend(copies)
+    replace_nodes(work.graph, nodes)
     return work
 
 

@@ -26,6 +26,7 @@ from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY, SCAN
 from opshift.passes.analysis.inference import make_node
+from opshift.passes.graph.editing import drop_named
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import GraphView, graphs, names_read, subgraph, subgraphs
 from opshift.passes.rewrite.edits import (
@@ -225,9 +226,7 @@ def _drop_unread(model: onnx.ModelProto, names: Set[str]) -> None:
         freed = {name for name in read if not readers[name]} - given
         unread |= freed
         waiting += freed
-    for index in range(len(graph.initializer) - 1, -1, -1):
-        if graph.initializer[index].name in unread:
-            del graph.initializer[index]
+    drop_named(graph.initializer, unread)
     for index in sorted(idle, reverse=True):
         del graph.node[index]
 

@@ -14,7 +14,7 @@ import onnx
 from onnx.helper import get_attribute_value, make_tensor_value_info
 
 from opshift.opsets.registry.facts import Facts
-from opshift.opsets.registry.schema import default_domain, schema_read_at
+from opshift.opsets.registry.schema import default_domain, version_read_at
 from opshift.opsets.registry.structural import (
     IDENTITY,
     JOIN,
@@ -28,6 +28,7 @@ from opshift.passes.analysis.known_values import is_static
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.analysis.splicing import Spliced, named_node
 from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, nested_nodes, node_name, subgraph, subgraphs
 
@@ -65,8 +66,7 @@ def collect(model: onnx.ModelProto, values: Scope) -> tuple[Step, ...]:
             returned = any(value.name == found.name for inner in _all(graph) for value in inner.output)
             if not returned and all(_is_replaced(one, found, scope) for one in readers):
                 _stack(graph, node, found, names, opset, is_read=bool(readers))
-                schema = schema_read_at("", LOOP, opset)
-                since = schema.since_version if schema else 1
+                since = version_read_at("", LOOP, opset)
                 return (Step(Action.LOWER, where, LOOP, since, "its sequence is read as rows", ("rows",), (LOOP,)),)
     return ()
 
@@ -161,14 +161,13 @@ def _stack(
         nodes: list[onnx.NodeProto] = []
         for one in inner.node:
             if found.name not in one.input:
-                nodes.append(onnx.NodeProto.FromString(one.SerializeToString()))
+                nodes.append(one)
                 continue
             written = Spliced()
             _read_rows(one, rows, found.facts, written, names, opset)
             nodes += written.nodes
             inner.initializer.extend(written.initializers)
-        del inner.node[:]
-        inner.node.extend(nodes)
+        replace_nodes(inner, nodes)
 
 
 def _drop(node: onnx.NodeProto, place: int) -> None:

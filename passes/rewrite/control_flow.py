@@ -15,13 +15,14 @@ from onnx import TensorProto
 from opshift.opsets.registry.facts import INTEGERS, Facts
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.node_traits import traits_of
-from opshift.opsets.registry.schema import default_domain, schema_read_at
+from opshift.opsets.registry.schema import default_domain, version_read_at
 from opshift.opsets.registry.structural import IDENTITY, IF, LOOP, SCAN
 from opshift.opsets.registry.traits import Arithmetic
 from opshift.passes.analysis.known_values import Propagation, is_static
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.analysis.splicing import Spliced, accepts, named_node, rename
 from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, nested_nodes, node_name, subgraph, subgraphs
 from opshift.passes.rewrite.unrolling import unrolled
@@ -129,11 +130,9 @@ class _Expansion:
                 elif name:
                     renamed[name] = renamed.get(source, source)
         if expanded:
-            kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-            for node in kept:
+            replace_nodes(graph, nodes)
+            for node in graph.node:
                 rename(node, renamed)
-            del graph.node[:]
-            graph.node.extend(kept)
 
     def _holds_missing(self, node: onnx.NodeProto, scope: Scope) -> bool:
         """Return whether a node carries a sequence, or holds a node of an operator that the target lacks."""
@@ -239,8 +238,7 @@ class _Expansion:
         return name if self._labels[name] == 1 else self._names.new(name)
 
     def _note(self, action: Action, node: onnx.NodeProto, where: str, why: str, made: tuple[str, ...] = ()) -> None:
-        schema = schema_read_at("", node.op_type, self._opset)
-        since = schema.since_version if schema else 1
+        since = version_read_at("", node.op_type, self._opset)
         self.steps.append(Step(action, where, node.op_type, since, why, becomes=made))
 
 

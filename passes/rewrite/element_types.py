@@ -22,6 +22,7 @@ from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.analysis.splicing import named_node, rename_values
 from opshift.passes.analysis.value_ranges import Ranges, value_ranges
 from opshift.passes.base.results import FITS, Action, Refusal, Step
+from opshift.passes.graph.editing import drop_named, replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, names_read, node_name, subgraphs
 from opshift.passes.rewrite.retyped_graph import (
@@ -34,7 +35,6 @@ from opshift.passes.rewrite.retyped_graph import (
     held_tensor,
     holds_sequences,
     places,
-    replace_nodes,
     retype_values,
     values_made,
 )
@@ -133,7 +133,7 @@ class _Retyping:
         for value in proto.output:
             self._output(graph, value)
         self._restore_names(graph)
-        replace_nodes(graph)
+        replace_nodes(graph.proto, graph.nodes)
         retype_values(graph)
         return graph.stored
 
@@ -142,9 +142,7 @@ class _Retyping:
         read = {value.name for value in graph.proto.output}
         read.update(name for node in graph.nodes for name in names_read(node))
         gone = {name: copy for name, copy in self.constants.items() if name in graph.constants and name not in read}
-        for index in range(len(graph.proto.initializer) - 1, -1, -1):
-            if graph.proto.initializer[index].name in gone:
-                del graph.proto.initializer[index]
+        drop_named(graph.proto.initializer, gone)
         graph.nodes = [node for node in graph.nodes if not is_constant(node) or node.output[0] not in gone]
         graph.stored.update((name, graph.stored[copy]) for name, copy in gone.items() if copy in graph.stored)
         _rename(graph, {copy: name for name, copy in gone.items()})
@@ -210,7 +208,7 @@ class _Retyping:
             value.name = held
             if wanted and value.type.tensor_type.elem_type:
                 value.type.tensor_type.elem_type = wanted
-        replace_nodes(graph)
+        replace_nodes(graph.proto, graph.nodes)
         retype_values(graph)
 
     def _nodes(self, graph: RetypedGraph, path: str) -> None:

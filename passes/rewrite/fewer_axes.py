@@ -19,12 +19,13 @@ from opshift.opsets.registry.facts import Dim, Facts, tensor_of
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Lifted, Native, Node, lift, operator_for, write_native
-from opshift.opsets.registry.schema import default_domain, schema_read_at
+from opshift.opsets.registry.schema import default_domain, version_read_at
 from opshift.opsets.registry.structural import IDENTITY, RESHAPE
 from opshift.passes.analysis.inference import infer, make_node
 from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.analysis.splicing import named_node, rename
 from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, names_read, nested_nodes, node_name
 
@@ -97,17 +98,13 @@ class _Merging:
                 self.nodes.append(node)
         if found:
             self._chain()
-            kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in self._used()]
-            del self.graph.node[:]
-            self.graph.node.extend(kept)
+            replace_nodes(self.graph, self._used())
         return found
 
     def _step(self, node: onnx.NodeProto, where: str, becomes: tuple[str, ...]) -> Step:
-        schema = schema_read_at("", node.op_type, self.opset)
+        since = version_read_at("", node.op_type, self.opset)
         why = f"it has more than {self.ranks[node.op_type]} axes"
-        return Step(
-            Action.LOWER, where, node.op_type, schema.since_version if schema else 1, why, ("merged_axes",), becomes
-        )
+        return Step(Action.LOWER, where, node.op_type, since, why, ("merged_axes",), becomes)
 
     def _merge(self, node: onnx.NodeProto) -> bool:
         """Add a node with fewer axes, and what is around it, if it has too many and there is such a form."""

@@ -15,13 +15,14 @@ from opshift.opsets.registry.facts import Facts, Tensor, tensor_of
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.operator import lift, operator_for, write_native
-from opshift.opsets.registry.schema import default_domain, schema_read_at
+from opshift.opsets.registry.schema import default_domain, version_read_at
 from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY
 from opshift.opsets.registry.traits import Flow
 from opshift.passes.analysis.known_values import is_constant, scopes_of
 from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.analysis.splicing import named_node
 from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.limits import FOLDED
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, nested_nodes, node_name, subgraphs
@@ -189,9 +190,7 @@ class _Folding:
                     needed |= self.graph(inner, scope.enter(node, name), f"{where}.{name}")
                 kept.append(node)
         if changed:
-            nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in reversed(kept)]
-            del graph.node[:]
-            graph.node.extend(nodes)
+            replace_nodes(graph, reversed(kept))
         return needed - _tidied(graph, needed)
 
     def _becomes_constant(self, node: onnx.NodeProto, scope: Scope, wanted: Collection[str], *, held: bool) -> bool:
@@ -252,9 +251,9 @@ class _Folding:
 
     def _note(self, action: Action, node: onnx.NodeProto, where: str, why: str) -> None:
         domain = default_domain(node.domain)
-        schema = schema_read_at(domain, node.op_type, self.opset if not domain else 1)
+        since = version_read_at(domain, node.op_type, self.opset if not domain else 1)
         name = f"{domain}::{node.op_type}" if domain else node.op_type
-        self.steps.append(Step(action, where, name, schema.since_version if schema else 1, why))
+        self.steps.append(Step(action, where, name, since, why))
 
 
 def _tidied(graph: onnx.GraphProto, needed: Collection[str]) -> set[str]:

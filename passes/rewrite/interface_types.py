@@ -9,6 +9,7 @@ from onnx import TensorProto
 
 from opshift.opsets.registry.structural import CAST
 from opshift.passes.analysis.splicing import named_node, rename_values
+from opshift.passes.graph.editing import drop_named, replace_nodes
 from opshift.passes.graph.names import Names
 
 
@@ -77,10 +78,6 @@ def _wrapped(
     for name, dtype in outputs.items():
         last.append(named_node(f"{name}_outside", CAST, [inner[name]], name, to=dtype))
         next(value for value in graph.output if value.name == name).type.tensor_type.elem_type = dtype
-    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in (*first, *graph.node, *last)]
-    del graph.node[:]
-    graph.node.extend(nodes)
-    for index in range(len(graph.value_info) - 1, -1, -1):
-        if graph.value_info[index].name in inner:
-            del graph.value_info[index]
+    replace_nodes(graph, (*first, *graph.node, *last))
+    drop_named(graph.value_info, inner)
     return work

@@ -13,6 +13,7 @@ from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis.scopes import INLINED, expanded, inlined
 from opshift.passes.base.errors import InvalidModelError
+from opshift.passes.graph.editing import drop_named, replace_nodes
 from opshift.passes.graph.traversal import GraphWalk, graphs, walk
 from opshift.passes.rewrite.apply import METADATA
 from opshift.passes.rewrite.opset_imports import FUNCTIONS, IrVersionNeed, ir_version_needs, unwritten
@@ -194,10 +195,5 @@ def _initializers_given(model: onnx.ModelProto) -> None:
 
 def _as_constants(graph: onnx.GraphProto, held: Sequence[onnx.TensorProto]) -> None:
     nodes = [onnx.helper.make_node(CONSTANT, [], [tensor.name], value=tensor) for tensor in held]
-    nodes += [onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node]
-    names = {tensor.name for tensor in held}
-    kept = [tensor for tensor in graph.initializer if tensor.name not in names]
-    kept = [onnx.TensorProto.FromString(tensor.SerializeToString()) for tensor in kept]
-    del graph.node[:], graph.initializer[:]
-    graph.node.extend(nodes)
-    graph.initializer.extend(kept)
+    replace_nodes(graph, (*nodes, *graph.node))
+    drop_named(graph.initializer, {tensor.name for tensor in held})

@@ -23,6 +23,7 @@ from opshift.opsets.registry.operator import Lifted, lift, operator_for
 from opshift.passes.analysis.inference import infer
 from opshift.passes.analysis.known_values import is_constant
 from opshift.passes.analysis.scopes import Scope, default_opset, view
+from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.traversal import names_read
 
 MOST = 2**30
@@ -148,9 +149,8 @@ class _Weights:
             if name in wanted or (name in self.made and not reads[name]) or (name in sources and not reads[name]):
                 reads.subtract(node.input)
             else:
-                nodes.append(onnx.NodeProto.FromString(node.SerializeToString()))
-        del graph.node[:]
-        graph.node.extend(reversed(nodes))
+                nodes.append(node)
+        replace_nodes(graph, reversed(nodes))
         outputs = {value.name for value in graph.output}
         for place in range(len(graph.initializer) - 1, -1, -1):
             name = graph.initializer[place].name

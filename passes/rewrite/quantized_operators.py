@@ -21,11 +21,12 @@ from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.operator import Lifted, Node, Operator, lift, operator_for
 from opshift.opsets.registry.quantized_form import BYTES, Quantized, Read
-from opshift.opsets.registry.schema import default_domain, schema_at, schema_read_at
+from opshift.opsets.registry.schema import default_domain, schema_at, version_read_at
 from opshift.opsets.registry.structural import CONSTANT, DEQUANTIZE, QUANTIZE
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.editing import drop_named, replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, names_read, node_name
 from opshift.passes.rewrite.folding import UNREAD
@@ -132,7 +133,7 @@ class _Joining:
                 self._free(one, makers)
                 becomes = (found.op_type,) if one is node else ()
                 why = f"{found.op_type} computes it" if one is node else f"{found.op_type} includes it"
-                since = _since(one, self.opset)
+                since = version_read_at("", one.op_type, self.opset)
                 step = Step(Action.QUANTIZE, makers[one.output[0]].where, one.op_type, since, why, (), becomes)
                 self.steps.append(step)
         if written:
@@ -247,7 +248,9 @@ class _Joining:
         """Return the operator on quantized values, or why the target does not have it."""
         name = site.operator.name
         schema = schema_at("", name, self.legality.opset)
-        if schema is None or (name == node.op_type and schema.since_version != _since(node, self.opset)):
+        if schema is None or (
+            name == node.op_type and schema.since_version != version_read_at("", node.op_type, self.opset)
+        ):
             return Reason(f"opset {self.legality.opset} has {'no' if schema is None else 'another'} {name}")
         found = onnx.NodeProto(op_type=name, name=node.name, doc_string=node.doc_string)
         known = view(node, scope, self.opset).attributes
@@ -338,11 +341,6 @@ def _is(node: onnx.NodeProto, name: str) -> bool:
     return node.op_type == name and not default_domain(node.domain)
 
 
-def _since(node: onnx.NodeProto, opset: int) -> int:
-    schema = schema_read_at("", node.op_type, opset)
-    return schema.since_version if schema else 1
-
-
 def _replace(graph: onnx.GraphProto, written: Mapping[str, onnx.NodeProto], gone: Set[str]) -> None:
     """Put nodes in the place of the QuantizeLinear whose output they make; the nodes of values that are gone go."""
     kept = []
@@ -350,21 +348,13 @@ def _replace(graph: onnx.GraphProto, written: Mapping[str, onnx.NodeProto], gone
         made = [written[name] for name in node.output if name in written]
         if made or gone.isdisjoint(node.output):
             kept.append(made[0] if made else node)
-    _set_nodes(graph, kept)
+    replace_nodes(graph, kept)
     _forget(graph, gone - written.keys())
-
-
-def _set_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
-    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
 
 
 def _forget(graph: onnx.GraphProto, names: Collection[str]) -> None:
     """Remove what is declared of values that are gone."""
-    for index in range(len(graph.value_info) - 1, -1, -1):
-        if graph.value_info[index].name in names:
-            del graph.value_info[index]
+    drop_named(graph.value_info, names)
     for index in range(len(graph.quantization_annotation) - 1, -1, -1):
         if graph.quantization_annotation[index].tensor_name in names:
             del graph.quantization_annotation[index]
@@ -383,19 +373,18 @@ def _without_unread(model: onnx.ModelProto, freed: Mapping[str, str]) -> Iterato
             nodes = [node for node in graph.node if _is(node, kind) and unread.issuperset(node.output)]
             if kind == DEQUANTIZE:
                 yield from (
-                    Step(Action.DROP, freed[node.output[0]], kind, _since(node, opset), UNREAD) for node in nodes
+                    Step(Action.DROP, freed[node.output[0]], kind, version_read_at("", node.op_type, opset), UNREAD)
+                    for node in nodes
                 )
             idle = {name for node in nodes for name in node.output}
             if idle:
-                _set_nodes(graph, [node for node in graph.node if idle.isdisjoint(node.output)])
+                replace_nodes(graph, [node for node in graph.node if idle.isdisjoint(node.output)])
                 _forget(graph, idle)
     held = _graphs(model)
     unread = {*freed} - _all_read(held)
     for graph in held:
         unread -= {value.name for value in graph.input}
-        for index in range(len(graph.initializer) - 1, -1, -1):
-            if graph.initializer[index].name in unread:
-                del graph.initializer[index]
+        drop_named(graph.initializer, unread)
 
 
 def _graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:

@@ -114,13 +114,6 @@ def values_made(graph: RetypedGraph) -> set[str]:
     return {name for node in graph.nodes for name in node.output}
 
 
-def replace_nodes(graph: RetypedGraph) -> None:
-    """Put the changed nodes in place of those that the graph has."""
-    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.nodes]
-    del graph.proto.node[:]
-    graph.proto.node.extend(nodes)
-
-
 def retype_values(graph: RetypedGraph) -> None:
     """Declare the types that values have now."""
     for value in graph.proto.value_info:

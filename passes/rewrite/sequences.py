@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 
 from opshift.opsets.registry.facts import Facts
-from opshift.opsets.registry.schema import default_domain, schema_read_at
+from opshift.opsets.registry.schema import default_domain, version_read_at
 from opshift.opsets.registry.structural import (
     GET_ELEMENT,
     HAS_ELEMENT,
@@ -34,6 +34,7 @@ from opshift.opsets.registry.structural import (
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.analysis.splicing import Spliced, named_node, rename
 from opshift.passes.base.results import Action, Step
+from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, node_name, subgraphs
 from opshift.passes.rewrite.held_values import Held, Items, Maybe, names_in, renamed_in
@@ -112,11 +113,9 @@ class _Sequences:
                 if name and source and source != name:
                     nodes += self._renamed(name, renamed.get(source, source), renamed)
         if changed:
-            kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-            for node in kept:
+            replace_nodes(graph, nodes)
+            for node in graph.node:
                 rename(node, renamed)
-            del graph.node[:]
-            graph.node.extend(kept)
         return {name: renamed_in(one, renamed) for name, one in held.items()}
 
     def _renamed(self, name: str, source: str, renamed: dict[str, str]) -> list[onnx.NodeProto]:
@@ -190,8 +189,8 @@ class _Sequences:
         lowerings: tuple[str, ...] = (),
         becomes: tuple[str, ...] = (),
     ) -> Step:
-        schema = schema_read_at("", node.op_type, self._opset)
-        return Step(action, "", node.op_type, schema.since_version if schema else 1, why, lowerings, becomes)
+        since = version_read_at("", node.op_type, self._opset)
+        return Step(action, "", node.op_type, since, why, lowerings, becomes)
 
     # --- what reads them ---
 

@@ -20,6 +20,7 @@ from opshift.opsets.runtimes.limits import Limit
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.base.errors import printable
 from opshift.passes.base.results import Code, Refusal
+from opshift.passes.graph.editing import drop_named, replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, names_read
 from opshift.passes.rewrite.fixed_shapes import shape_option, undeclared
@@ -197,13 +198,9 @@ def _write(graph: onnx.GraphProto | onnx.FunctionProto, old: TensorProto, name: 
     carried.name = name
     cast = helper.make_node(CAST, [name], [old.name], name=old.name, to=old.data_type)
     nodes = [node for node in graph.node if old.name not in node.output]
-    for place in range(len(graph.initializer) - 1, -1, -1):
-        if graph.initializer[place].name == old.name:
-            del graph.initializer[place]
+    drop_named(graph.initializer, (old.name,))
     graph.initializer.append(carried)
-    kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in (cast, *nodes)]
-    del graph.node[:]
-    graph.node.extend(kept)
+    replace_nodes(graph, (cast, *nodes))
 
 
 def _refusal(tensor: TensorProto, legality: Legality) -> Refusal:
@@ -275,6 +272,4 @@ def _set_apart(model: onnx.ModelProto, names: Names, legality: Legality) -> None
         name = names.new(f"{node.input[place]}/{IDENTITY}")
         same = helper.make_node(IDENTITY, [node.input[place]], [name], name=name)
         node.input[place] = name
-        kept = [onnx.NodeProto.FromString(one.SerializeToString()) for one in (same, *model.graph.node)]
-        del model.graph.node[:]
-        model.graph.node.extend(kept)
+        replace_nodes(model.graph, (same, *model.graph.node))
