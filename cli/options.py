@@ -218,7 +218,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
         "--quantized",
         choices=QUANTIZED,
         help="the form of quantized operators: QLinearConv, QLinearMatMul and the like become floats between "
-        "DequantizeLinear and QuantizeLinear (qdq), or the other way round (qoperator) (default: each as it is)",
+        "DequantizeLinear and QuantizeLinear (qdq), or the other way round (qoperator) (default: unchanged)",
     )
     add_allow_path(group)
     add_assume(group)
@@ -428,7 +428,7 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(
             "nothing was requested: give --opset N, --decompose OPERATOR, --target NAME, --ir-version N, --input-shape "
             f"NAME:1,3,224, --types OLD=NEW, --quantized qdq, --fold or --optimize; `opshift inspect {model}` shows "
-            "the opsets it can be converted to, and its own one, with which it is repaired alone."
+            "the opsets it can be converted to; with its own opset, the model is only repaired."
         )
     if options.target is not None:
         check_target(options.target)
