@@ -154,9 +154,10 @@ def along_operand(what: Any, operands: Operands, most: int) -> Stages | None:
 def reduced(what: Any, operands: Operands, most: int) -> Stages | None:
     """Merge neighbours that are reduced, and those that are not."""
     data, axes = first(operands), operands[1]
-    if data.shape is None or not data.rank or (axes is not None and axes.known is None):
+    known = None if axes is None else axes.known
+    if data.shape is None or not data.rank or (axes is not None and known is None):
         return None
-    gone = None if axes is None else {resolve(int(axis), data.rank) for axis in axes.known.flat}  # type: ignore[union-attr]
+    gone = set() if known is None else {resolve(int(axis), data.rank) for axis in known.flat}
     if not gone and what.noop_with_empty_axes:
         return None
     gone = gone or set(range(data.rank))

@@ -236,7 +236,7 @@ def by_factors(
     wanted: Sequence[int],
     inverse: int,
 ):
-    """Transform rows and columns of the signal in turn, as Cooley and Tukey do, and turn what is between."""
+    """Compute shorter DFTs of rows and of columns, with twiddle factors in between (Cooley-Tukey)."""
     signal = op.Reshape(op.Pad(op.Transpose(x, perm=order), pads), apart)
     rows = meaning.Itself(signal, None, of_rows, inverse=inverse)
     turned = rows * real + op.Gather(rows, [1, 0], axis=parts) * imaginary

@@ -43,7 +43,7 @@ def _finite_slopes(meaning: Plain, operands: Operands) -> Reason | None:
 
 @lowering(13, applies_if=_finite_slopes)
 def by_parts(x, slope):
-    """Add the positive part and the product of the slope and the negative part, one of which is zero."""
+    """Compute Max(x, 0) + slope * Min(x, 0), of which one term is zero."""
     return op.Max(x, 0.0) + slope * op.Min(x, 0.0)
 
 

@@ -156,8 +156,14 @@ def _known_rows(what: ScatterElements, operands: Operands) -> np.ndarray[Any, An
         return Reason("there is nothing to write, or the elements are strings")
     length = data.dim(what.axis)
     assert isinstance(length, int)
-    inside = bool(((places >= -length) & (places < length)).all())
-    return np.where(places < 0, places + length, places) if inside else Reason("an index is out of range")
+    forward = from_front(places, length)
+    return Reason("an index is out of range") if forward is None else forward
+
+
+def from_front(places: np.ndarray[Any, Any], dims: int | np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Return indices of dimensions as counted from the front; None if one is out of range."""
+    inside = bool(((places >= -dims) & (places < dims)).all())
+    return np.where(places < 0, places + dims, places) if inside else None
 
 
 def _whole_rows(what: ScatterElements, operands: Operands) -> Reason | None:

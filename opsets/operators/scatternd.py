@@ -12,7 +12,15 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.operators.scatterelements import JOIN, floats_by, from_either, integers_by, joins_by_none, sums_only
+from opshift.opsets.operators.scatterelements import (
+    JOIN,
+    floats_by,
+    from_either,
+    from_front,
+    integers_by,
+    joins_by_none,
+    sums_only,
+)
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import SMALL, Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
@@ -29,6 +37,8 @@ class ScatterND:
 
 
 _Array = np.ndarray[Any, Any]
+
+_OUTSIDE = Reason("an index is out of range")
 
 
 def oracle(what: ScatterND, data: _Array, indices: _Array, updates: _Array) -> _Array:
@@ -54,7 +64,7 @@ def _split(operands: Operands) -> tuple[list[int], list[int]] | None:
 
 def _static(what: ScatterND, operands: Operands) -> Reason | None:
     if what.reduction != "none":
-        return Reason("updates join what is there")
+        return Reason("its reduction is not none")
     split = _split(operands)
     if split is None:
         return Reason("the shape is unknown", missing=True)
@@ -100,8 +110,7 @@ def _known_places(what: ScatterND, operands: Operands) -> Reason | None:
     if reason := _static(what, operands):
         return reason
     named = np.array((_split(operands) or ([], []))[0])
-    inside = bool(((places >= -named) & (places < named)).all())
-    return None if inside else Reason("an index is out of range")
+    return _OUTSIDE if from_front(places, named) is None else None
 
 
 def _elements(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
@@ -111,8 +120,9 @@ def _elements(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
     assert places is not None
     size = math.prod(inner)
     bounded(size * (places.size // len(named)))
-    forward = np.where(places < 0, places + np.array(named), places).reshape(-1, len(named))
-    starts = np.asarray(np.ravel_multi_index(tuple(forward.T), tuple(named)), np.int64) * size
+    forward = from_front(places, np.array(named))
+    assert forward is not None
+    starts = np.asarray(np.ravel_multi_index(tuple(forward.reshape(-1, len(named)).T), tuple(named)), np.int64) * size
     return {"each": Tensor(np.add.outer(starts, np.arange(size)).reshape(-1))}
 
 
@@ -126,7 +136,7 @@ def at_known_places(data, indices, updates, each: Sequence[int]):
 
 def _rows_of_known_dims(what: ScatterND, operands: Operands) -> Reason | None:
     if _static(what, operands) is None:
-        return Reason("updates join nothing, and shapes are known")
+        return Reason("its reduction is none, and the shapes are known")
     data, count = first(operands), (operands[1] or Facts()).dim(-1)
     if data.rank is None or not isinstance(count, int):
         return Reason("the rank, or the length of an index, is unknown", missing=True)
@@ -220,17 +230,14 @@ def _forward(operands: Operands) -> np.ndarray[Any, Any] | Reason:
     named = np.array(split[0], np.int64)
     if not places.size or 0 in (*split[0], *split[1]) or first(operands).dtype == TensorProto.STRING:
         return Reason("there is nothing to write, or the elements are strings")
-    inside = bool(((places >= -named) & (places < named)).all())
-    return np.where(places < 0, places + named, places).reshape(-1, named.size) if inside else _OUTSIDE
-
-
-_OUTSIDE = Reason("an index is out of range")
+    forward = from_front(places, named)
+    return _OUTSIDE if forward is None else forward.reshape(-1, named.size)
 
 
 def _product(what: ScatterND, operands: Operands) -> list[list[int]] | Reason:
     """Return which places of each axis are written, if in order all combinations of them are."""
     if what.reduction != "none":
-        return Reason("updates join what is there")
+        return Reason("its reduction is not none")
     forward = _forward(operands)
     if isinstance(forward, Reason):
         return forward
@@ -265,7 +272,7 @@ def _rows_of_axis(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(13, applies_if=_one_axis, bind=_rows_of_axis)
 def along_one_axis(data, indices, updates, axis: int, dims: Sequence[int], rows: Sequence[int]):
-    """Take the rows of an axis that are written, which are constants, from the updates, and the others from data."""
+    """Gather each row of one axis from the updates if a constant index writes it, and else from the data."""
     return meaning.Gather(op.Concat(data, op.Reshape(updates, dims), axis=axis), rows, axis=axis)
 
 
@@ -295,7 +302,7 @@ def _first_of_axes(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(13, applies_if=_several_axes, bind=_first_of_axes)
 def axis_by_axis(data, indices, updates, axis: int, written: Sequence[int], there: Sequence[int], rows: Sequence[int]):
-    """Write to the rows of one axis that are written to, and take the others from the data."""
+    """Gather the rows of one axis that constant indices select, write to them, and put them back in place."""
     new = meaning.ScatterND(meaning.Gather(data, written, axis=axis), there, updates)
     return meaning.Gather(op.Concat(data, new, axis=axis), rows, axis=axis)
 
@@ -327,7 +334,7 @@ def _numbers(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
 def in_numbered_rows(
     data, indices, updates, rows: Sequence[int], numbers: Sequence[int], new: Sequence[int], dims: Sequence[int]
 ):
-    """Write the slices, whose places are constants, to a matrix of all rows."""
+    """Flatten the data to a matrix of rows, and write to the rows that constant indices select."""
     y = meaning.ScatterND(op.Reshape(data, rows), numbers, op.Reshape(updates, new))
     return op.Reshape(y, dims)
 
@@ -346,7 +353,7 @@ def _count(operands: Operands) -> int | None:
 def _computed_places(what: ScatterND, operands: Operands) -> Reason | None:
     """Require shapes that are known, with no empty dimension, and places that are computed at run time."""
     if what.reduction != "none":
-        return Reason("updates join what is there")
+        return Reason("its reduction is not none")
     split, count = _split(operands), _count(operands)
     if split is None or count is None:
         return Reason("the shapes are unknown", missing=True)
@@ -390,7 +397,7 @@ def by_matches(
     numbers: Sequence[int],
     new: Sequence[int],
 ):
-    """Find the last slice that goes to each row, and gather that one, or the row itself."""
+    """For each row, gather the last update whose index selects it, or the row itself if there is none."""
     places = op.Reshape(indices, line)
     forward = places + op.Cast(op.Less(places, 0), to=7) * length
     last = op.ReduceMax(op.Cast(op.Equal(each, forward), to=1) * numbers, [1], keepdims=0)
@@ -433,7 +440,7 @@ def in_computed_rows(
     new: Sequence[int],
     dims: Sequence[int],
 ):
-    """Compute the number of the row that each slice goes to, in a matrix of all rows."""
+    """Flatten the data to a matrix of rows, and compute from each index the row that it selects."""
     places = op.Reshape(indices, pairs)
     forward = places + op.Cast(op.Less(places, 0), to=7) * named
     numbers = op.Cast(op.MatMul(op.Cast(forward, to=1), strides), to=7)
