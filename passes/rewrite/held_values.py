@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnx
+from onnx.helper import make_tensor_value_info
 
 from opshift.opsets.registry.facts import Facts
-from opshift.opsets.registry.structural import OPTIONAL, SEQUENCE_CONSTRUCT, SEQUENCE_EMPTY
+from opshift.opsets.registry.structural import IDENTITY, OPTIONAL, SEQUENCE_CONSTRUCT, SEQUENCE_EMPTY
 from opshift.passes.analysis.splicing import named_node
 from opshift.passes.graph.names import Names
 
@@ -46,6 +47,25 @@ def container(name: str, held: Held, dtype: int, names: Names) -> onnx.NodeProto
     if held:
         return named_node(names.new(f"{name}/SequenceConstruct"), SEQUENCE_CONSTRUCT, list(held), name)
     return named_node(names.new(f"{name}/SequenceEmpty"), SEQUENCE_EMPTY, [], name, dtype=dtype)
+
+
+def return_held(graph: onnx.GraphProto, changes: Mapping[int, tuple[int, Held]], names: Names) -> None:
+    """Let the graph of an If or a Loop return the values in a sequence or an optional in its place.
+
+    `changes` has, by the place of an output, the element type and what the output holds.
+    """
+    returned = list(graph.output)
+    del graph.output[:]
+    for place, value in enumerate(returned):
+        if place not in changes:
+            graph.output.append(value)
+            continue
+        dtype, held = changes[place]
+        for number, name in enumerate(names_in(held)):
+            # A graph returns values that it makes itself, each under a name of its own.
+            new = names.new(f"{value.name}/{number}")
+            graph.node.append(named_node(new, IDENTITY, [name], new))
+            graph.output.append(make_tensor_value_info(new, dtype, None))
 
 
 def element_type(kind: onnx.TypeProto) -> int:

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
-from onnx.helper import make_tensor_value_info
 
-from opshift.opsets.registry.structural import IDENTITY
-from opshift.passes.analysis.splicing import Spliced, named_node
+from opshift.passes.analysis.splicing import Spliced
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs
-from opshift.passes.rewrite.held_values import Held, Items, Maybe, container, element_type, names_in
+from opshift.passes.rewrite.held_values import Held, Items, Maybe, container, element_type, names_in, return_held
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def return_elements(
     del whole.output[:]
     whole.output.extend(one for name in node.output for one in made.get(name, (name,)))
     for index, (_, graph) in enumerate(named_subgraphs(whole)):
-        _return_from_branch(graph, {place: (one.dtype, one.branches[index]) for place, one in outputs.items()}, names)
+        return_held(graph, {place: (one.dtype, one.branches[index]) for place, one in outputs.items()}, names)
     found.nodes.append(whole)
     found.outputs = list(node.output)
     held = {node.output[place]: output.named(made[node.output[place]]) for place, output in outputs.items()}
@@ -76,19 +74,3 @@ def _output(node: onnx.NodeProto, place: int, inside: Mapping[str, Mapping[str, 
     if dtype != other_dtype or type(one) is not type(other) or len(names_in(one)) != len(names_in(other)):
         return None
     return _Output(dtype, (one, other))
-
-
-def _return_from_branch(graph: onnx.GraphProto, changes: Mapping[int, tuple[int, Held]], names: Names) -> None:
-    """Return values in place of what holds them, in one branch."""
-    returned = list(graph.output)
-    del graph.output[:]
-    for place, value in enumerate(returned):
-        if place not in changes:
-            graph.output.append(value)
-            continue
-        dtype, held = changes[place]
-        for number, name in enumerate(names_in(held)):
-            # A branch returns values that it makes itself, each under a name of its own.
-            new = names.new(f"{value.name}/{number}")
-            graph.node.append(named_node(new, IDENTITY, [name], new))
-            graph.output.append(make_tensor_value_info(new, dtype, None))

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 import onnx
 from onnx.helper import make_tensor_value_info
 
-from opshift.opsets.registry.structural import IDENTITY
-from opshift.passes.analysis.splicing import Spliced, named_node
+from opshift.passes.analysis.splicing import Spliced
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import subgraph
-from opshift.passes.rewrite.held_values import Held, Items, container, element_type
+from opshift.passes.rewrite.held_values import Held, Items, container, element_type, return_held
 
 _FIRST = 2
 """Inputs of a Loop, and of its body, before the values that it carries: the number and the condition."""
@@ -93,17 +92,7 @@ def _written(
             if elements is None
             else [make_tensor_value_info(one, dtypes[at - _FIRST], None) for one in elements]
         )
-    returned = [*body.output]
-    del body.output[:]
-    for at, value in enumerate(returned):
-        if at - 1 not in left:
-            body.output.append(value)
-            continue
-        for name in left[at - 1]:
-            # A body returns values that it makes itself, each under a name of its own.
-            new = names.new(f"{value.name}/element")
-            body.node.append(named_node(new, IDENTITY, [name], new))
-            body.output.append(make_tensor_value_info(new, dtypes[at - 1], None))
+    return_held(body, {1 + place: (dtypes[place], elements) for place, elements in left.items()}, names)
     found.nodes.append(whole)
     found.outputs = list(node.output)
     held: dict[str, Held] = {node.output[place]: made[place] for place in lists if node.output[place]}
