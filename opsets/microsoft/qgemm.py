@@ -10,6 +10,7 @@ import numpy as np
 
 from opshift.opsets.families import steps
 from opshift.opsets.operators import matmulinteger
+from opshift.opsets.operators.qlinearmatmul import one_or_each
 from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
@@ -142,14 +143,12 @@ def _of_floats(what: QGemm, operands: Operands) -> Reason | None:
 
 
 def _columns(what: QGemm, operands: Operands) -> Mapping[str, Any]:
-    scales, zeros = ((operands[place] or Facts()).size or 1 for place in (4, 5))
-    count = max(scales, zeros)
-    flat, each = ((), ()) if count == 1 else ((-1,), (count,))
+    own = () if ((operands[4] or Facts()).size or 1) == 1 else (-1,)
     last = max(((operands[6] or Facts()).rank or 0) - 1, 0)
-    shapes = {"flat": flat, "each": each, "own": () if scales == 1 else (-1,)}
     return {
         **vars(what),
-        **{name: Tensor(np.array(to, np.int64)) for name, to in shapes.items()},
+        **one_or_each(operands),
+        "own": Tensor(np.array(own, np.int64)),
         "columns": 0 if what.transB else 1,
         "last": last,
     }

@@ -11,8 +11,8 @@ import numpy as np
 
 from opshift.opsets.operators import convinteger, matmulinteger
 from opshift.opsets.operators.matmulinteger import Array
-from opshift.opsets.operators.qlinearmatmul import ends, one_each, quantized, requantized
-from opshift.opsets.registry.facts import Facts, Tensor, constant
+from opshift.opsets.operators.qlinearmatmul import ends, one_each, one_or_each, quantized, requantized
+from opshift.opsets.registry.facts import Facts, constant
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.quantized_form import (
@@ -154,10 +154,8 @@ def _terms(w: Facts) -> int | None:
 
 
 def _kernels(what: QLinearConv, operands: Operands) -> Mapping[str, Any]:
-    count = max(_of(operands, 4).size or 1, _of(operands, 5).size or 1)
-    flat, each = ((), ()) if count == 1 else ((-1,), (count,))
     fields = {name: value for name, value in _bind(what, operands).items() if name in vars(what)}
-    return {**fields, **{name: Tensor(np.array(to, np.int64)) for name, to in (("flat", flat), ("each", each))}}
+    return {**fields, **one_or_each(operands)}
 
 
 @lowering(18, applies_if=_of_floats, bind=_kernels, rounds=True, makes_floats=True)

@@ -120,13 +120,17 @@ def _of_floats(what: Plain, operands: Operands) -> Reason | None:
     return None if rank == 2 and along else Reason("scales are not for columns of one matrix")
 
 
-def _columns(what: Plain, operands: Operands) -> Mapping[str, Any]:
+def one_or_each(operands: Operands) -> Mapping[str, Tensor]:
+    """Bind shapes of the scales and zero points of operands 4 and 5: numbers, or lists of the same length.
+
+    A list is reshaped to `flat`, and a single element of the other is expanded to `each`.
+    """
     count = max(_of(operands, 4).size or 1, _of(operands, 5).size or 1)
     flat, each = ((), ()) if count == 1 else ((-1,), (count,))
     return {name: Tensor(np.array(to, np.int64)) for name, to in (("flat", flat), ("each", each))}
 
 
-@lowering(18, applies_if=_of_floats, bind=_columns, rounds=True, makes_floats=True)
+@lowering(18, applies_if=_of_floats, bind=lambda what, operands: one_or_each(operands), rounds=True, makes_floats=True)
 def by_floats(
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero, flat: Sequence[int], each: Sequence[int],
 ):  # fmt: skip
