@@ -262,13 +262,12 @@ def with_indices(
     images = op.Range(0, op.Squeeze(op.ReduceProd(channels)), 1) * size
     inside = op.Gather(numbers, largest + starts)
     indices = inside + op.Reshape(images, op.Concat(channels, [1], axis=0))
-    largest_elements = op.ReduceMax(elements, [3], keepdims=0)
-    return op.Reshape(largest_elements, out, allowzero=1), op.Reshape(indices, out, allowzero=1)
+    return op.Reshape(op.ReduceMax(elements, [3], keepdims=0), out), op.Reshape(indices, out)
 
 
 def _sliding(what: MaxPool, operands: Operands) -> Reason | None:
     rank = first(operands).rank
-    if sizes_of(operands) is not None:
+    if sizes_of(operands) is not None and not explicit(what, operands):
         return Reason("the sizes are known")
     if rank is not None and rank != len(what.kernel_shape) + 2:
         return Reason("the kernel is of another rank")

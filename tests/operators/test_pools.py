@@ -402,12 +402,18 @@ def test_images_that_are_smaller_than_the_window(
 
 
 @pytest.mark.parametrize("opset", [8, 13, 18])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("outputs", ["y", "y, i"])
 @pytest.mark.parametrize("sizes", [(2, 2), (9, 2), (2, 9), (9, 7)])
-def test_images_without_a_window_along_one_axis(sizes: tuple[int, int], opset: int) -> None:
+def test_images_without_a_window_along_one_axis(sizes: tuple[int, int], opset: int, outputs: str, known: bool) -> None:
+    declared = ",".join(map(str, sizes)) if known else "h,w"
+    indices = ", int64[a,b,k,d] i" if "i" in outputs else ""
     model = parse_model(
-        f'<ir_version: 8, opset_import: ["": {opset}]> g (float[n,c,h,w] x) => (float[a,b,k,d] y) '
-        "{ y = MaxPool <kernel_shape = [5, 5], strides = [2, 2]> (x) }"
+        f'<ir_version: 8, opset_import: ["": {opset}]> g (float[n,c,{declared}] x) => (float[a,b,k,d] y{indices}) '
+        f"{{ {outputs} = MaxPool <kernel_shape = [5, 5], strides = [2, 2]> (x) }}"
     )
+    result = converted(model, decompose=["MaxPool"])
+    assert "MaxPool" not in {node.op_type for node in result.graph.node}
     feeds = {"x": np.random.default_rng(0).normal(size=(1, 2, *sizes)).astype(np.float32)}
-    found = run(converted(model, decompose=["MaxPool"]), [feeds])[0][0]
-    np.testing.assert_array_equal(found, run(model, [feeds])[0][0])
+    for found, expected in zip(run(result, [feeds])[0], run(model, [feeds])[0], strict=True):
+        np.testing.assert_array_equal(found, expected)
