@@ -22,9 +22,15 @@ def resolve(axis: int, rank: int | None) -> int:
     return axis if rank is None or axis >= 0 or axis < -rank else axis + rank
 
 
-def from_front(places: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
+def from_front(places: np.ndarray[Any, Any], length: int | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return places counted from the front of a length; those that are out of range stay so."""
     return np.where((places < 0) & (places >= -length), places + length, places).astype(places.dtype)
+
+
+def positions(places: np.ndarray[Any, Any], length: int | np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Return places counted from the front of a length; None if one is out of range."""
+    found = from_front(places, length)
+    return found if ((found >= 0) & (found < length)).all() else None
 
 
 def one_axis(meaning: Any, operands: Operands) -> tuple[Any, Operands]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.families.axes import axis_not_negative, first, one_axis, rank_known
+from opshift.opsets.families.axes import axis_not_negative, first, one_axis, positions, rank_known
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
@@ -156,14 +156,8 @@ def _known_rows(what: ScatterElements, operands: Operands) -> np.ndarray[Any, An
         return Reason("there is nothing to write, or the elements are strings")
     length = data.dim(what.axis)
     assert isinstance(length, int)
-    forward = from_front(places, length)
+    forward = positions(places, length)
     return Reason("an index is out of range") if forward is None else forward
-
-
-def from_front(places: np.ndarray[Any, Any], dims: int | np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """Return indices of dimensions as counted from the front; None if one is out of range."""
-    inside = bool(((places >= -dims) & (places < dims)).all())
-    return np.where(places < 0, places + dims, places) if inside else None
 
 
 def _whole_rows(what: ScatterElements, operands: Operands) -> Reason | None:

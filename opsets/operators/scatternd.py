@@ -11,16 +11,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from opshift.opsets.families.axes import first
-from opshift.opsets.operators.scatterelements import (
-    JOIN,
-    floats_by,
-    from_either,
-    from_front,
-    integers_by,
-    joins_by_none,
-    sums_only,
-)
+from opshift.opsets.families.axes import first, positions
+from opshift.opsets.operators.scatterelements import JOIN, floats_by, from_either, integers_by, joins_by_none, sums_only
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import SMALL, Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
@@ -110,7 +102,7 @@ def _known_places(what: ScatterND, operands: Operands) -> Reason | None:
     if reason := _static(what, operands):
         return reason
     named = np.array((_split(operands) or ([], []))[0])
-    return _OUTSIDE if from_front(places, named) is None else None
+    return _OUTSIDE if positions(places, named) is None else None
 
 
 def _elements(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
@@ -120,7 +112,7 @@ def _elements(what: ScatterND, operands: Operands) -> Mapping[str, Any]:
     assert places is not None
     size = math.prod(inner)
     bounded(size * (places.size // len(named)))
-    forward = from_front(places, np.array(named))
+    forward = positions(places, np.array(named))
     assert forward is not None
     starts = np.asarray(np.ravel_multi_index(tuple(forward.reshape(-1, len(named)).T), tuple(named)), np.int64) * size
     return {"each": Tensor(np.add.outer(starts, np.arange(size)).reshape(-1))}
@@ -230,7 +222,7 @@ def _forward(operands: Operands) -> np.ndarray[Any, Any] | Reason:
     named = np.array(split[0], np.int64)
     if not places.size or 0 in (*split[0], *split[1]) or first(operands).dtype == TensorProto.STRING:
         return Reason("there is nothing to write, or the elements are strings")
-    forward = from_front(places, named)
+    forward = positions(places, named)
     return _OUTSIDE if forward is None else forward.reshape(-1, named.size)
 
 
