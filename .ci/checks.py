@@ -1,7 +1,7 @@
 """Run all checks: ruff, mypy --strict, the contracts of imports, the tests and the site; end with what was counted.
 
-With `--slow`, the fast tier of the tests is left out, which `.ci/run` has run, and of each large table a sixth of the
-slow cases is run, the commit says which: all of them take longer than a change should wait.
+With `--slow`, the fast tier of the tests is left out, which `.ci/run` has run, and an eighth of the slow tests is run,
+the commit says which: all of them take longer than a change should wait.
 
 It needs a plain (not editable) installation of opshift with the extras `browser`, `ci`, `corpus`, `docs` and
 `runtimes`, and installs two packages more, and Chromium, fish and zsh where there are none (as root, on Debian and its
@@ -26,8 +26,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = 6
-"""Of so many slow cases of a large table one is run with `--slow`."""
+PARTS = 8
+"""Of so many slow tests one is run with `--slow`."""
 LEAST, LEAST_SLOW = 32000, 7000
 """Tests that must have passed: of all, and of a part of the slow ones. They are here to notice files that are no longer
 collected; raise them as tests are added."""

@@ -1,8 +1,8 @@
 """Two tiers of tests, and parts of the second.
 
 `pytest -m "not slow"` takes minutes: every operator, refusal code and command, and a part of the cases of each large
-table. Without the option all tests run. `--part 2/3` leaves out two of three slow cases of each large table: the three
-parts together leave out none.
+table. Without the option all tests run. `--part 2/3` leaves out two of three slow tests: the three parts together leave
+out none.
 """
 
 from __future__ import annotations
@@ -14,15 +14,10 @@ import pytest
 CASES = 1
 """How many cases of a test function are in the fast tier, unless it has the marker `fast`."""
 
-LARGE = 8
-"""A table with more slow cases than this is run in parts."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--part`."""
-    parser.addoption(
-        "--part", metavar="K/N", default="1/1", help="of N parts of the slow cases of each large table, run the Kth"
-    )
+    parser.addoption("--part", metavar="K/N", default="1/1", help="of N parts of the slow tests, run the Kth")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -35,16 +30,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     functions: dict[str, list[pytest.Item]] = {}
     for item in items:
         functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    left_out: set[pytest.Item] = set()
     for cases in functions.values():
         own = cases[0].get_closest_marker("fast")
         distance = -(-len(cases) // (own.args[0] if own else CASES))
         for place, case in enumerate(cases):
             if place % distance:
                 case.add_marker(pytest.mark.slow)
-        slow = [case for case in cases if case.get_closest_marker("slow")]
-        if len(slow) > LARGE:
-            left_out.update(case for place, case in enumerate(slow) if place % parts != part)
+    # Neighbours, which are the cases of one table, go to different parts.
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    left_out = {item for place, item in enumerate(slow) if place % parts != part}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
