@@ -217,8 +217,8 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--quantized",
         choices=QUANTIZED,
-        help="the form of quantized operators: QLinearConv, QLinearMatMul and the like become floats between "
-        "DequantizeLinear and QuantizeLinear (qdq), or the other way round (qoperator) (default: unchanged)",
+        help="the form of quantized operators; qdq: replace QLinearConv, QLinearMatMul etc. by float operators between "
+        "DequantizeLinear and QuantizeLinear; qoperator: the reverse (default: unchanged)",
     )
     add_allow_path(group)
     add_assume(group)
@@ -278,14 +278,15 @@ def add_shape_options(group: argparse._ActionsContainer) -> None:
         type=dim,
         action="append",
         default=[],
-        help="give a symbolic dim of the inputs this size, such as seq=128, and fold what follows; repeatable",
+        help="give a symbolic dim of the inputs this size, such as seq=128, and fold the resulting "
+        "constants; repeatable",
     )
     group.add_argument(
         "--batch",
         metavar="N",
         type=whole_number,
         help="give the first dim of each input that has two or more this size, unless the model fixes it, and fold "
-        "what follows",
+        "the resulting constants",
     )
     group.add_argument(
         "--fold",

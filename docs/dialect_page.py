@@ -22,9 +22,9 @@ opshift convert optimized.onnx plain.onnx --decompose com.microsoft --opset 17
 opshift convert optimized.onnx plain.onnx --target openvino
 ```
 
-`--decompose com.microsoft` replaces all of them, `--decompose com.microsoft::FastGelu` one. With `--target`, every
-operator goes that the target does not list ([targets.md](targets.md#writing-one)). Otherwise operators of
-com.microsoft stay. Operators in the default domain always go, because no opset has them.
+`--decompose com.microsoft` replaces all of them, `--decompose com.microsoft::FastGelu` one. With `--target`,
+operators that the target does not list are replaced ([targets.md](targets.md#write-a-profile)). Otherwise operators of
+com.microsoft stay. Operators in the default domain are always replaced, because no opset has them.
 
 The operators have no versions, and still change. The table is for onnxruntime {version}; a node with another
 attribute, input or output is refused. Each replacement is verified as usual: the original node runs in onnxruntime
@@ -34,10 +34,10 @@ rounded lies in the middle of two. Types are those of the schema; for most of th
 numpy is the reference. Constant weights of MatMulNBits with packed zero points, or none, stay packed at opset 21 and
 later, where DequantizeLinear reads uint4 and uint8 in blocks (uint2 from 25 on). Below, and with float zero points,
 they become floats, and a note has the growth in bytes; beyond 1 GiB, nodes unpack them in each run. `accuracy_level`
-of MatMulNBits permits a kernel to round its input, so the result is that of level 1. Rows of which a mask leaves no
-key are not compared, because rounding decides their weights, and neither are empty batches of attention. A past
-without the outputs for the present is not defined in the kernel of MultiHeadAttention (1.32.0), which reads memory
-that nobody wrote.
+of MatMulNBits permits a kernel to round its input, so the result is that of level 1. Fully masked rows are not
+compared, because rounding decides their weights, and neither are empty batches of attention. A past
+without the outputs for the present is not defined in the kernel of MultiHeadAttention (1.32.0), which reads
+uninitialized memory.
 
 `python benchmarks/dialect_runtimes.py RUNTIME` runs nodes of these operators in another runtime, and with `--converted`
 what they become for its profile. Of 100 nodes, all but those of QLinearConcat, QLinearLeakyRelu, QLinearSigmoid,
@@ -71,12 +71,12 @@ opshift convert pipeline.onnx plain.onnx --decompose ai.onnx.ml
 opshift convert pipeline.onnx plain.onnx --target openvino
 ```
 
-`--decompose ai.onnx.ml` replaces all of them, `--decompose ai.onnx.ml::Scaler` one; with `--target`, all those go that
-the target does not list ([targets.md](targets.md#writing-one)). The texts of these operators leave much open: scores of
-two classes, the formulas of `post_transform`, rows whose norm is zero. The replacements compute what the CPU kernels of
-onnxruntime 1.32.0 do, and are compared with them; where a kernel lacks an element type, the reference is numpy. PROBIT
-is an approximation in float: near a half, where the roots of what cancels out remain, half of the digits count. Strings
-stay strings: a runtime without them needs labels that are integers.
+`--decompose ai.onnx.ml` replaces all of them, `--decompose ai.onnx.ml::Scaler` one; with `--target`, all
+operators that the target does not list are replaced ([targets.md](targets.md#write-a-profile)). The specification of
+these operators leaves much open: scores of two classes, the formulas of `post_transform`, rows whose norm is zero. The
+replacements compute what the CPU kernels of onnxruntime 1.32.0 do, and are compared with them; where a kernel lacks an
+element type, the reference is numpy. PROBIT is an approximation in float: near 0.5, cancellation leaves half of the
+digits. Strings stay strings: a runtime without them needs labels that are integers.
 
 ZipMap, which makes maps from labels to scores, has no replacement by tensors. `--assume tensor-output` drops it at the
 end of a model: the output keeps its name, and becomes a tensor with a column for each label.

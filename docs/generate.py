@@ -95,7 +95,7 @@ REFUSED = """\
 ## Unreviewed versions
 
 These operators have no file, and no row for these versions has been reviewed. A node that must be converted between
-them is refused with the code `unknown-operator`. A conversion may exist, but nobody has reviewed one yet.
+them is refused with the code `unknown-operator`. A conversion may exist, but none has been reviewed.
 
 | Operator | Unreviewed versions |
 |---|---|

@@ -226,7 +226,10 @@ def found(models: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], out
     real = {os.path.realpath(path) for path in paths}
     for name, path in named.items():
         if os.pardir in Path(name).parts:
-            raise UsageError(f"{_shown(path)} is outside of {_shown(base)}, so it has no place in {_shown(output)}.")
+            raise UsageError(
+                f"{_shown(path)} is outside {_shown(base)}, so its path in {_shown(output)} is undefined. "
+                "Give models of one folder."
+            )
         if os.path.realpath(output / name) in real:
             raise UsageError(f"{_shown(output / name)} is one of the models: name another folder for the results.")
     return {Path(name).as_posix(): named[name] for name in sorted(named)}

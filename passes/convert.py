@@ -119,7 +119,7 @@ def convert(
     Args:
         model: a path, bytes, a file opened in binary mode, an onnx.ModelProto, an onnx_ir.Model or an object with
             `.model_proto` (torch.onnx.ONNXProgram); it is not modified.
-        opset: the target opset of the default domain, 7 to 28 (models may have 1 to 28); None keeps the model's.
+        opset: the target opset of the default domain, from 7 to the installed onnx's newest; None keeps the model's.
         decompose: operators to replace: "Hardmax", "com.microsoft::FastGelu", or "com.microsoft" for all of a domain.
         target: a runtime's profile: a built-in name, a TOML file or a Target.
         verify: compare with the original in onnxruntime, each rewritten node and the whole models; "nodes" skips the
@@ -144,12 +144,12 @@ def convert(
         fold: replace nodes whose outputs follow from shapes and constants by constants, an If whose condition follows
             by its branch, and drop unused nodes; also done for fixed shapes, and for a target that needs it.
         types: the element types to change, such as {"int64": "int32"}: values inside the model get the new type where
-            that is exact, and a Cast stands where an operator needs the old one. Where narrower floats ({"float":
-            "float16"}) are enough is found by running the model, on `inputs` or drawn ones.
+            that is exact, and a Cast is inserted where an operator requires the old type. For narrower floats
+            ({"float": "float16"}), opshift runs the model on `inputs`, or generated ones, to choose the nodes.
         io_types: give inputs and outputs of the model the new types too; by default they keep theirs.
-        quantized: the form of quantized operators. "qdq": QLinearConv, QLinearMatMul and the like become operators of
-            floats between DequantizeLinear and QuantizeLinear. "qoperator": these become QLinearConv and QLinearMatMul
-            where results change by one step of the quantized output at most.
+        quantized: the form of quantized operators. "qdq": replace QLinearConv, QLinearMatMul etc. by float operators
+            between DequantizeLinear and QuantizeLinear. "qoperator": the reverse, where results change by one step of
+            the quantized output at most.
         allow_paths: directories to which links of external data may lead, in addition to the model's own.
         require_proof: raise also if a node or the whole models could not be compared.
         inputs: input values for verification: an .npz file, a test_data_set directory, values by name, or

@@ -61,8 +61,8 @@ class Stop:
 class Inspection:
     """A model's opset, ir_version and operators.
 
-    `reachable` are the opsets that it can go to; `blocked` says of each other one what is in the way, node by node.
-    `down` and `up` sum that up for the nearest ones, where there are any.
+    `reachable` are the opsets that it can be converted to; `blocked` maps every other opset to the nodes that prevent
+    it. `down` and `up` summarize the nearest of these, if there are any.
     """
 
     opset: int

@@ -86,7 +86,7 @@ def journeys(operator: str) -> list[tuple[int, int | None]]:
     around = [
         (max(7, start + one), max(7, start + other)) for start in starts for one in (-1, 0, 1) for other in (-1, 0, 1)
     ]
-    pairs = [pair for pair in dict.fromkeys((*around, *COMMON)) if pair[0] != pair[1] and max(pair) <= 28]
+    pairs = [pair for pair in dict.fromkeys((*around, *COMMON)) if pair[0] != pair[1] and max(pair) <= NEWEST]
     pairs = [pair for pair in pairs if min(pair) >= starts[0]] + [
         pair for pair in pairs if pair[1] < starts[0] <= pair[0]
     ]

@@ -66,7 +66,7 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
     if options.in_place:
         raise UsageError("--in-place is for one model: name a folder with -o for the results of many.")
     if options.output is None:
-        raise UsageError("no output is named: give -o FOLDER.")
+        raise UsageError("no output given: add -o FOLDER.")
     if os.path.lexists(options.output) and not is_folder(options.output):
         given = (
             f"{len(options.model)} models are given"

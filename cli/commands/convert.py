@@ -134,7 +134,7 @@ def named(options: argparse.Namespace) -> tuple[str | list[str], str | None]:
     if options.in_place:
         raise UsageError(f"--in-place is for one model, and {len(models)} paths are given.")
     if len(models) > 2:
-        raise UsageError(f"no output is named for {len(models)} models: give -o FOLDER.")
+        raise UsageError(f"no output given for {len(models)} models: add -o FOLDER.")
     return models[0], models[1]
 
 
@@ -143,7 +143,7 @@ def where(options: argparse.Namespace) -> str:
     source, destination = str(options.model), options.output
     if destination is None:
         if not options.in_place or source == streams.STREAM:
-            raise UsageError("no output is named: name OUT behind IN, or use --in-place to write over IN.")
+            raise UsageError("no output given: add OUT after IN, or use --in-place to overwrite IN.")
         return source
     if destination == streams.STREAM:
         if options.in_place or options.save_as_external_data or options.external_data in ("keep", "copy"):

@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         help="runtime profiles, from `opshift targets` or TOML files, between commas; repeatable (default: all "
-        "built-in ones, and of the releases of onnxruntime the oldest that serve the model)",
+        "built-in ones, but only the oldest onnxruntime releases that run the model)",
     )
     shared.add_shape_options(group)
     shared.add_allow_path(group)
@@ -54,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="write a badge (.svg) with the targets that run all models: of those not named, the measured ones",
     )
     output.add_argument(
-        "-j", "--jobs", metavar="N", type=shared.whole_number, help="models to look at in parallel (default: 1)"
+        "-j", "--jobs", metavar="N", type=shared.whole_number, help="number of models to check in parallel (default: 1)"
     )
     shared.add_run_options(parser, output, verbose="list every blocker of every target")
 
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     if "-" in models and len(models) > 1:
         raise UsageError("standard input (-) is one model: give it alone.")
     if options.jobs == 0:
-        raise UsageError("--jobs 0: at least one model has to be looked at at a time.")
+        raise UsageError("--jobs must be at least 1.")
     targets = list(dict.fromkeys(options.target))
     for target in targets:
         shared.check_target(target)

@@ -91,7 +91,7 @@ def _known(what: DecoderMaskedMultiHeadAttention, operands: Operands) -> Reason 
     if operands[5] is not None and not what.past_present_share_buffer:
         return Reason("the past is no buffer (past_present_share_buffer), which kernels refuse")
     if (operands[5] is None) != (operands[7] is None) or (operands[5] is None) != (operands[6] is None):
-        return Reason("of a past and its length one alone is given")
+        return Reason("a past and its length must both be present, or both absent")
     if operands[10] is not None and operands[5] is None and ranks[1] == 3:
         return Reason("without a past, the kernel of onnxruntime 1.32.0 adds the bias to the queries alone")
     if operands[10] is not None and not isinstance(first(operands).dim(2), int):

@@ -61,7 +61,7 @@ def _known(what: QGemm, operands: Operands) -> Reason | None:
     if one.size != 1:
         return Reason("A has more than one scale, of which onnxruntime takes one")
     if (operands[7] is None) != (operands[8] is None):
-        return Reason("of the scale and the zero point of the result one alone is given")
+        return Reason("y_scale and y_zero_point must both be present, or both absent")
     if operands[7] is not None:
         return steps.whole(operands, (7,), (8,))
     return None

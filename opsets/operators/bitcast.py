@@ -77,7 +77,7 @@ def _between(old: frozenset[int], new: frozenset[int]) -> Callable[[BitCast, Ope
             return Reason("the element type is unknown", missing=True)
         if dtype in old and what.to in new:
             return None
-        return Reason(f"it is no way from {type_name(dtype)} to {type_name(what.to)}")
+        return Reason(f"it does not cast {type_name(dtype)} to {type_name(what.to)}")
 
     return given
 

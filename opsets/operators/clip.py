@@ -119,7 +119,7 @@ def _as_float(what: Clip, operands: Operands) -> Reason | None:
     low, high = (end if bound is None else bound for bound, end in zip(bounds, (-most, most), strict=True))
     if low > high:
         # Clip-13 says what that means; onnxruntime 1.31.1 takes no such Clip-6.
-        return Reason("the lower bound is above the upper one, of which it says nothing")
+        return Reason("the lower bound is above the upper one, which this version does not define")
     return _limits_of_float(what, operands)
 
 

@@ -341,7 +341,7 @@ def _movable(meaning: DFT, operands: Operands) -> Reason | None:
 
 def _uncounted(meaning: DFT, operands: Operands) -> Reason | None:
     if operands[1] is not None or _length(operands) is not None:
-        return Reason("the length is told, or known")
+        return Reason("dft_length is given, or the length is known")
     return _movable(meaning, operands)
 
 
@@ -351,7 +351,7 @@ def counted(x, length, axis):
     return meaning.Same(x, op.Gather(op.Shape(x), axis, axis=0), axis)
 
 
-def _told(meaning: DFT, operands: Operands) -> Reason | None:
+def _has_length(meaning: DFT, operands: Operands) -> Reason | None:
     return Reason("the length is left out") if operands[1] is None else _movable(meaning, operands)
 
 
@@ -373,7 +373,7 @@ def _turns(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
     }
 
 
-@lowering(18, applies_if=_told, bind=_turns, rounds=True)
+@lowering(18, applies_if=_has_length, bind=_turns, rounds=True)
 def by_computed_matrix(
     x,
     length,

@@ -32,7 +32,7 @@ def _one_shape(meaning: If, operands: Operands) -> Reason | None:
         pairs = zip(then.shape, other.shape, strict=False)
         apart = any(isinstance(one, int) and isinstance(two, int) and one != two for one, two in pairs)
         if len(then.shape) != len(other.shape) or apart:
-            return Reason(f"the branches give shapes {then.shape} and {other.shape}, and it takes one only")
+            return Reason(f"the branches give shapes {then.shape} and {other.shape}, but it requires equal shapes")
     return None
 
 
@@ -40,7 +40,7 @@ def _known_shapes(meaning: If, operands: Operands) -> Reason | None:
     """Hold where the branches give one shape whatever a function is called with."""
     for then, other in zip(meaning.then_branch, meaning.else_branch, strict=False):
         if then.shape is None or then.shape != other.shape or not all(isinstance(dim, int) for dim in then.shape):
-            return Reason("the branches are not known to give one shape, and If-1 takes one only", missing=True)
+            return Reason("the branches are not known to give one shape, which If-1 requires", missing=True)
     return None
 
 

@@ -260,7 +260,7 @@ def _from_corner(what: Resize, operands: Operands) -> Reason | None:
         return None
     scales = _scales(operands)
     if scales is None:
-        return Reason("what is nearest depends on the scales, which are not known", missing=True)
+        return Reason("the nearest pixel depends on the scales, which are unknown", missing=True)
     below = what.nearest_mode == "floor" and min(scales) >= 1
     above = what.nearest_mode == "ceil" and max(scales) <= 1
     return None if below or above else Reason(f"its nearest is not by {what.nearest_mode}")
@@ -295,7 +295,7 @@ def _one_alone(operands: Operands) -> Reason | None:
 
 def _in_coordinates(what: Resize, operands: Operands, later: tuple[str, ...]) -> Reason | None:
     if what.nearest_mode == SIMPLE:
-        return Reason("what is nearest depends on the scales, which are not known", missing=_scales(operands) is None)
+        return Reason("the nearest pixel depends on the scales, which are unknown", missing=_scales(operands) is None)
     mode = what.coordinate_transformation_mode
     return Reason(f"it has no {mode} coordinates") if mode in later else None
 
@@ -687,7 +687,7 @@ def _unchanged(what: Resize, operands: Operands) -> bool:
 def _both_ways(what: Resize, operands: Operands) -> Reason | None:
     scales = _scales(operands)
     if what.nearest_mode != SIMPLE or not _empty(operands, 3):
-        return Reason("what is nearest is the same for all axes")
+        return Reason("the nearest pixel is found in the same way for all axes")
     return Reason("the scales are not known", missing=True) if scales is None else None
 
 

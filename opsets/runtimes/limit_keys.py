@@ -10,7 +10,7 @@ from onnx import AttributeProto
 
 from opshift.opsets.registry.schema import Schema
 from opshift.opsets.runtimes.limits import NAMING, PADS, SCALES, Limit
-from opshift.opsets.runtimes.profile_source import Source, near
+from opshift.opsets.runtimes.profile_source import ProfileSource, near
 
 Schemas = Sequence[Schema]
 """Those of the operator, at all opsets that the limit is for."""
@@ -21,12 +21,12 @@ class Key:
     """A key of a limit: the type of its value in TOML, and what checks it and returns it as `Limit` has it."""
 
     kind: type
-    read: Callable[[Source, Schemas, str, Any], Any] = lambda source, schemas, key, value: value
+    read: Callable[[ProfileSource, Schemas, str, Any], Any] = lambda source, schemas, key, value: value
     limits: bool = True
     """Whether it limits something by itself."""
 
 
-def read(item: Mapping[str, Any], source: Source, schemas: Schemas) -> Limit:
+def read(item: Mapping[str, Any], source: ProfileSource, schemas: Schemas) -> Limit:
     """Return the limit that a table of a profile describes.
 
     Raises `ProfileError` for the first mistake.
@@ -37,7 +37,7 @@ def read(item: Mapping[str, Any], source: Source, schemas: Schemas) -> Limit:
 # --- whole values -----------------------------------------------------------------------------------------------------
 
 
-def _dtypes(source: Source, schemas: Schemas, key: str, table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _dtypes(source: ProfileSource, schemas: Schemas, key: str, table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     for name, types in table.items():
         _input(source, schemas, key, name)
         if not isinstance(types, list) or not types:
@@ -48,7 +48,9 @@ def _dtypes(source: Source, schemas: Schemas, key: str, table: Mapping[str, Any]
     return {name: tuple(types) for name, types in table.items()}
 
 
-def _combinations(source: Source, schemas: Schemas, key: str, tables: Sequence[Any]) -> tuple[Mapping[str, Any], ...]:
+def _combinations(
+    source: ProfileSource, schemas: Schemas, key: str, tables: Sequence[Any]
+) -> tuple[Mapping[str, Any], ...]:
     for one in tables:
         if not isinstance(one, dict) or not one:
             source.wrong('each combination is a table, such as { data = "float" }', key)
@@ -61,7 +63,7 @@ def _combinations(source: Source, schemas: Schemas, key: str, tables: Sequence[A
     return tuple({name: _frozen(each) for name, each in one.items()} for one in tables)
 
 
-def _values(source: Source, schemas: Schemas, key: str, table: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+def _values(source: ProfileSource, schemas: Schemas, key: str, table: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     """Return values of attributes."""
     for name, values in table.items():
         _attribute(source, schemas, key, name, values)
@@ -70,7 +72,7 @@ def _values(source: Source, schemas: Schemas, key: str, table: Mapping[str, Any]
     return {name: tuple(map(_frozen, values)) for name, values in table.items()}
 
 
-def _numbers(source: Source, schemas: Schemas, key: str, table: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def _numbers(source: ProfileSource, schemas: Schemas, key: str, table: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """Return ranks or sizes by the names of inputs."""
     for name, numbers in table.items():
         _input(source, schemas, key, name)
@@ -80,7 +82,9 @@ def _numbers(source: Source, schemas: Schemas, key: str, table: Mapping[str, Any
     return {name: tuple(numbers) for name, numbers in table.items()}
 
 
-def _contents(source: Source, schemas: Schemas, key: str, table: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
+def _contents(
+    source: ProfileSource, schemas: Schemas, key: str, table: Mapping[str, Any]
+) -> dict[str, tuple[float, ...]]:
     """Return numbers that constants hold, by the names of inputs."""
     for name, numbers in table.items():
         _input(source, schemas, key, name)
@@ -89,7 +93,7 @@ def _contents(source: Source, schemas: Schemas, key: str, table: Mapping[str, An
     return {name: tuple(numbers) for name, numbers in table.items()}
 
 
-def _kinds_of_pads(source: Source, schemas: Schemas, key: str, kinds: Sequence[Any]) -> tuple[str, ...]:
+def _kinds_of_pads(source: ProfileSource, schemas: Schemas, key: str, kinds: Sequence[Any]) -> tuple[str, ...]:
     inputs = {parameter.name for schema in schemas for parameter in schema.inputs}
     if "pads" not in inputs and not any("pads" in schema.attributes for schema in schemas):
         source.wrong(f"{schemas[-1].name} has no pads", key)
@@ -100,7 +104,7 @@ def _kinds_of_pads(source: Source, schemas: Schemas, key: str, kinds: Sequence[A
     return tuple(kinds)
 
 
-def _kinds_of_scales(source: Source, schemas: Schemas, key: str, kinds: Sequence[Any]) -> tuple[str, ...]:
+def _kinds_of_scales(source: ProfileSource, schemas: Schemas, key: str, kinds: Sequence[Any]) -> tuple[str, ...]:
     if schemas[-1].name != "Resize":
         source.wrong(f"scales is for Resize, not {schemas[-1].name}", key)
     for kind in kinds:
@@ -110,21 +114,21 @@ def _kinds_of_scales(source: Source, schemas: Schemas, key: str, kinds: Sequence
     return tuple(kinds)
 
 
-def _axis_count(source: Source, schemas: Schemas, key: str, count: int) -> int:
+def _axis_count(source: ProfileSource, schemas: Schemas, key: str, count: int) -> int:
     named = {name for schema in schemas for name in (*schema.attributes, *(one.name for one in schema.inputs))}
     if count < 1 or "axes" not in named:
         source.wrong("max_axes is 1 or more, for operators that have axes", key)
     return count
 
 
-def _inputs(source: Source, schemas: Schemas, key: str, names: Sequence[Any]) -> tuple[str, ...]:
+def _inputs(source: ProfileSource, schemas: Schemas, key: str, names: Sequence[Any]) -> tuple[str, ...]:
     for name in names:
         _input(source, schemas, key, name)
     source.once(names, key)
     return tuple(names)
 
 
-def _inputs_or_attributes(source: Source, schemas: Schemas, key: str, names: Sequence[Any]) -> tuple[str, ...]:
+def _inputs_or_attributes(source: ProfileSource, schemas: Schemas, key: str, names: Sequence[Any]) -> tuple[str, ...]:
     attributes = {name for schema in schemas for name in schema.attributes}
     for name in names:
         if name not in attributes:
@@ -133,7 +137,7 @@ def _inputs_or_attributes(source: Source, schemas: Schemas, key: str, names: Seq
     return tuple(names)
 
 
-def _attributes_or_inputs(source: Source, schemas: Schemas, key: str, names: Sequence[Any]) -> tuple[str, ...]:
+def _attributes_or_inputs(source: ProfileSource, schemas: Schemas, key: str, names: Sequence[Any]) -> tuple[str, ...]:
     inputs = {parameter.name for schema in schemas for parameter in schema.inputs}
     for name in names:
         if name not in inputs:
@@ -142,7 +146,7 @@ def _attributes_or_inputs(source: Source, schemas: Schemas, key: str, names: Seq
     return tuple(names)
 
 
-def _outputs(source: Source, schemas: Schemas, key: str, names: Sequence[Any]) -> tuple[str, ...]:
+def _outputs(source: ProfileSource, schemas: Schemas, key: str, names: Sequence[Any]) -> tuple[str, ...]:
     outputs = {output.name for schema in schemas for output in schema.outputs}
     for name in names:
         if name not in outputs:
@@ -151,43 +155,43 @@ def _outputs(source: Source, schemas: Schemas, key: str, names: Sequence[Any]) -
     return tuple(names)
 
 
-def _rank(source: Source, schemas: Schemas, key: str, rank: int) -> int:
+def _rank(source: ProfileSource, schemas: Schemas, key: str, rank: int) -> int:
     if rank < 0:
         source.wrong("max_rank is not negative", key)
     return rank
 
 
-def _input_count(source: Source, schemas: Schemas, key: str, count: int) -> int:
+def _input_count(source: ProfileSource, schemas: Schemas, key: str, count: int) -> int:
     if count < 1 or not any(schema.inputs[-1].variadic for schema in schemas):
         source.wrong(f"{key} is 1 or more, for operators that have any number of inputs", key)
     return count
 
 
-def _factors(source: Source, schemas: Schemas, key: str, names: Sequence[Any]) -> tuple[str, ...]:
+def _factors(source: ProfileSource, schemas: Schemas, key: str, names: Sequence[Any]) -> tuple[str, ...]:
     if schemas[-1].name != "MatMul":
         source.wrong(f"whole_batches is for MatMul, not {schemas[-1].name}", key)
     return _inputs(source, schemas, key, names)
 
 
-def _of_slice(source: Source, schemas: Schemas, key: str, limits: bool) -> bool:
+def _of_slice(source: ProfileSource, schemas: Schemas, key: str, limits: bool) -> bool:
     if limits and schemas[-1].name != "Slice":
         source.wrong(f"{key} is for Slice; {schemas[-1].name} has no starts", key)
     return limits
 
 
-def _of_gather_elements(source: Source, schemas: Schemas, key: str, limits: bool) -> bool:
+def _of_gather_elements(source: ProfileSource, schemas: Schemas, key: str, limits: bool) -> bool:
     if limits and schemas[-1].name != "GatherElements":
         source.wrong(f"{key} is for GatherElements, not {schemas[-1].name}", key)
     return limits
 
 
-def _of_if(source: Source, schemas: Schemas, key: str, limits: bool) -> bool:
+def _of_if(source: ProfileSource, schemas: Schemas, key: str, limits: bool) -> bool:
     if limits and schemas[-1].name != "If":
         source.wrong(f"{key} is for If, whose branches return values; {schemas[-1].name} has no branches", key)
     return limits
 
 
-def _types_of_if(source: Source, schemas: Schemas, key: str, types: Sequence[Any]) -> tuple[str, ...]:
+def _types_of_if(source: ProfileSource, schemas: Schemas, key: str, types: Sequence[Any]) -> tuple[str, ...]:
     _of_if(source, schemas, key, True)
     for one in types:
         source.dtype(one, key, str(one))
@@ -245,7 +249,7 @@ KEYS: Mapping[str, Key] = {
 # --- names of inputs and attributes -----------------------------------------------------------------------------------
 
 
-def _input(source: Source, schemas: Schemas, key: str, name: Any) -> None:
+def _input(source: ProfileSource, schemas: Schemas, key: str, name: Any) -> None:
     known = {parameter.name for schema in schemas for parameter in schema.inputs}
     if key in ("dtypes", "combinations"):
         known |= {f"@{name}" for schema in schemas for name in NAMING & schema.attributes.keys()}
@@ -256,7 +260,7 @@ def _input(source: Source, schemas: Schemas, key: str, name: Any) -> None:
         source.wrong(f"{operator} has no input {name!r}{hint}{has}", key, str(name))
 
 
-def _attribute(source: Source, schemas: Schemas, key: str, name: str, values: Any) -> None:
+def _attribute(source: ProfileSource, schemas: Schemas, key: str, name: str, values: Any) -> None:
     kinds = {attribute.type for schema in schemas if (attribute := schema.raw.attributes.get(name))}
     if not kinds:
         known = {attribute for schema in schemas for attribute in schema.attributes}

@@ -34,7 +34,7 @@ class ProfileError(ValueError):
     """A profile that cannot be read; the text says in which file and line, and what was meant."""
 
 
-class Source:
+class ProfileSource:
     """The text of a profile; `limit` is the number of the limit that is read, from 1 on, or 0."""
 
     def __init__(self, text: str, where: str) -> None:

@@ -18,7 +18,7 @@ import onnx
 from opshift.opsets.registry.schema import NEWEST, OLDEST, foreign_operators, schema_at
 from opshift.opsets.runtimes import kernels, limit_keys, releases
 from opshift.opsets.runtimes.limits import Limit
-from opshift.opsets.runtimes.profile_source import ProfileError, Source, near
+from opshift.opsets.runtimes.profile_source import ProfileError, ProfileSource, near
 from opshift.opsets.runtimes.releases import Release
 from opshift.opsets.runtimes.target import Target
 
@@ -161,7 +161,7 @@ class _Reader:
 
     def __init__(self, text: str, where: str) -> None:
         self.text, self.where = text, where
-        self._source = Source(text, where)
+        self._source = ProfileSource(text, where)
 
     def target(self) -> Target:
         if _depth(self.text) > _DEEPEST:

@@ -119,12 +119,12 @@ def check_path(path: Any, name: str, forms: str) -> None:
 def _names(name: str, value: Any) -> None:
     what = "directories" if name == "allow_paths" else "operators" if name == "decompose" else "names"
     if isinstance(value, str | bytes | os.PathLike):
-        raise UsageError(f"{name} is a list of {what}, not {_shown(value)} alone.")
+        raise UsageError(f"{name} must be a list of {what}, not {_shown(value)} alone.")
     if not isinstance(value, Collection) or getattr(value, "ndim", 1) != 1:
-        raise UsageError(f"{name} is a list of {what}, not {_shown(value)}.")
+        raise UsageError(f"{name} must be a list of {what}, not {_shown(value)}.")
     for item in value:
         if not isinstance(item, str | os.PathLike if name == "allow_paths" else str):
-            raise UsageError(f"{name} is a list of {what}; {_shown(item)} is none.")
+            raise UsageError(f"{name} must be a list of {what}; {_shown(item)} is not valid.")
 
 
 def _is_sequence(value: Any) -> bool:

@@ -74,7 +74,8 @@ class Options:
         if all(one is None for one in wanted) and not (asked or self.quantized or TENSOR_OUTPUT in self.assume):
             raise UsageError(
                 "Nothing was requested: give an opset, operators to decompose, a target, an ir_version, shapes of "
-                "inputs, element types, a form of quantized operators, or fold. The model's own opset repairs it alone."
+                "inputs, element types, a form of quantized operators, or fold. To only repair a "
+                "model, give its own opset."
             )
         if unknown := sorted(set(self.assume) - {*ACCEPTED}):
             raise UsageError(f"There is no assumption {unknown[0]!r}; there are {', '.join(sorted(ACCEPTED))}.")
@@ -89,8 +90,8 @@ class Options:
         profile = _profile(self.target)
         if self.io_types and not self.types and not (profile and profile.types):
             raise UsageError(
-                "io_types changes the types of inputs and outputs as `types` lists them: give types too, or a target "
-                "that has certain types alone."
+                "io_types changes the types of inputs and outputs as `types` lists them: also give types, or a target "
+                "with limited element types."
             )
         return profile
 

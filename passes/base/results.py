@@ -1,6 +1,6 @@
 """The results of a conversion: frozen data that prints, compares and converts to JSON.
 
-A `Plan` says what would happen to each node, a `Refusal` why something cannot, a `Report` what was shown to be equal.
+A `Plan` lists the change of each node, a `Refusal` why a node cannot be converted, a `Report` the comparisons.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ACCEPTED = (*ASSUMPTIONS, TENSOR_OUTPUT, FITS)
 
 
 class Code(enum.StrEnum):
-    """Why a node, or a model, cannot be taken to the target. The set is closed."""
+    """Why a node, or a model, cannot be converted. There are no other codes."""
 
     OPSET_TOO_OLD = "opset-too-old"
     """The target's opset is below 7, the oldest that opshift writes."""
@@ -62,7 +62,7 @@ class Code(enum.StrEnum):
     IR_VERSION = "ir-version"
     """The requested ir_version cannot hold what the model needs."""
     LIMIT = "limit"
-    """How the model is to be converted was not found out in the time allowed."""
+    """Planning exceeded the time limit."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -115,7 +115,7 @@ class Action(enum.StrEnum):
     FOLD = "fold"
     """It becomes a constant, or nothing if only folded nodes read it."""
     DROP = "drop"
-    """It goes, since nobody reads its outputs."""
+    """It is removed: its outputs are unused."""
     INLINE = "inline"
     """It becomes the nodes of a graph that it holds: of the branch that an If takes."""
     UNROLL = "unroll"
@@ -197,8 +197,8 @@ class Steps(Sequence[Step]):
 class Candidate:
     """A candidate for a node: a lowering, ONNX's function body, or the operator itself ("native").
 
-    `cost` counts in nodes that do nothing (opsets/runtimes/costs.py), and is a lower bound where the search for nodes
-    has ended before the last one; None where the way does not apply. In both cases `why_not` has the reason.
+    `cost` is relative to one Identity node (opsets/runtimes/costs.py). It is a lower bound if the search for nodes
+    ended early, and None if the candidate does not apply. In both cases `why_not` has the reason.
     """
 
     name: str
@@ -288,7 +288,7 @@ class Plan:
     dequantized: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Why nodes stay between DequantizeLinear and QuantizeLinear against what `quantized` asks for, by their paths."""
     rewrites: Callable[[], tuple[RewriteGroup, ...]] = dataclasses.field(default=tuple, compare=False, repr=False)
-    """Finds out `kinds`."""
+    """Computes `kinds`."""
 
     def __repr__(self) -> str:
         """Show opsets and numbers of nodes."""

@@ -37,7 +37,7 @@ class Result:
     report: Report | None
     source: Source
     rewritten: onnx.ModelProto
-    """The protobuf of `model`; what is large may be in the file still that it was read from."""
+    """The protobuf of `model`; large weights may still be in the source file."""
     left_out: tuple[str, ...] = ()
     """The parts of the model that were dropped because its ir_version cannot hold them."""
     notes: tuple[str, ...] = ()

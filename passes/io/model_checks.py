@@ -58,7 +58,7 @@ def check_head(model: onnx.ModelProto) -> None:
             f"it is written in opset {versions['']}; {known} knows opsets up to {newest}. A newer onnx may read it."
         )
     if versions[""] < 1:
-        raise InvalidModelError(f"it claims to be written in opset {versions['']}, which does not exist.")
+        raise InvalidModelError(f"it declares opset {versions['']}, which does not exist.")
 
 
 def check_structure(model: onnx.ModelProto, summary: onnx.ModelProto, data: bytes, found: Sequence[GraphView]) -> None:

@@ -118,7 +118,7 @@ def from_bytes(data: bytes, named: str = "the bytes of the model") -> onnx.Model
     """
     try:
         if not data:
-            raise InvalidModelError("there is nothing in it.")
+            raise InvalidModelError("it is empty.")
         if len(data) > LIMIT:
             raise InvalidModelError(f"there are {len(data)}, and protobuf reads no more than 2 GiB.")
         return parse_binary(data)

@@ -60,7 +60,7 @@ def verify(
     allow_paths: Collection[str | os.PathLike[str]] = (),
     progress: Progress | None = None,
 ) -> Report:
-    """Compare two models node by node and as wholes, and return what was shown.
+    """Compare two models node by node and as wholes, and return a report.
 
     Args:
         original: a path (.onnx or ONNX text), bytes, a file opened in binary mode, a protobuf, an onnx_ir.Model, an

@@ -187,7 +187,7 @@ class _Expansion:
         branches = _branches(node)
         scopes = [scope.enter(node, name) for name in _BRANCHES]
         if (count := sum(len(graph.node) for graph in branches)) > BOTH:
-            return Reason(f"its branches have {count} nodes, and both are computed of {BOTH} at most")
+            return Reason(f"its branches have {count} nodes, more than the limit of {BOTH} for computing both")
         for name, graph, inside in zip(_BRANCHES, branches, scopes, strict=True):
             for index, one in enumerate(graph.node):
                 if why := _why_it_may_fail(one, inside):

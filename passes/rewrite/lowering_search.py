@@ -126,12 +126,14 @@ class Deriver:
             return known
         if self.deadline:
             self.deadline.check()
+        name = lifted.operator.name
+        circular = f"every decomposition of {name} needs {name} again"
         if key in stack:
-            return Failure(f"{lifted.operator.name} leads back to itself", busy=frozenset({key}))
+            return Failure(circular, busy=frozenset({key}))
         if len(stack) >= DEPTH:
             return Failure("lowerings nest too deep", busy=frozenset({DEPTH}))
         if _returns(stack, key) > RETURNS:
-            return Failure(f"{lifted.operator.name} leads back to itself", busy=frozenset(stack))
+            return Failure(circular, busy=frozenset(stack))
         for failure in self._failed.get(key, ()):
             if all(other in stack for other in failure.busy):
                 return failure

@@ -36,9 +36,7 @@ def unrolled(
     if isinstance(counted, Reason):
         return counted
     if (count := counted.length * _nodes(body)) > UNROLLED:
-        return Reason(
-            f"its {counted.length} iterations would be {count} nodes, of which {UNROLLED} are unrolled at most"
-        )
+        return Reason(f"its {counted.length} iterations would be {count} nodes, more than the limit of {UNROLLED}")
     results = [inside[value.name] or Facts() for value in body.output[counted.conditions + len(counted.carried) :]]
     if not counted.length and not all(is_static(facts) and facts.dtype for facts in results):
         return Reason("it has no iteration, and what it returns has no known shape")
@@ -62,7 +60,7 @@ def _loop(node: onnx.NodeProto, body: onnx.GraphProto, scope: Scope, propagation
     names = [value.name for value in body.input]
     while again and (most is None or length < most):
         if (length + 1) * _nodes(body) > UNROLLED:
-            return Reason(f"its iterations would be more than {UNROLLED} nodes, which are unrolled at most")
+            return Reason(f"its iterations would be more than the limit of {UNROLLED} nodes")
         turn = [constant(np.array(length, np.int64)), constant(np.array(True))]
         inside = propagation.graph(body, scope, dict(zip(names, [*turn, *carried], strict=False)))
         found = [inside[value.name] or Facts() for value in body.output]

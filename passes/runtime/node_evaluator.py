@@ -182,7 +182,7 @@ class Interpreter:
         try:
             return self._computed(node, values)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise RejectedError(f"{node.op_type} does not accept what reaches it: {error}") from error
+            raise RejectedError(f"{node.op_type} rejects its input: {error}") from error
 
     def _computed(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> Mapping[str, Any]:
         inputs = [values[name] if name else None for name in node.input]

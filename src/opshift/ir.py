@@ -1,4 +1,4 @@
-"""opshift as a pass of onnx_ir: `opshift.ir.ConvertPass(opset=11)` stands beside that library's own passes."""
+"""opshift as a pass of onnx_ir: use `opshift.ir.ConvertPass(opset=11)` in a pipeline of passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import opshift
 
 @dataclass
 class ConvertResult(onnx_ir.passes.PassResult):
-    """What the pass returns: the converted model, whether it differs from the given one, and how it came about.
+    """The result of ConvertPass: the converted model, whether it was modified, and the conversion's result.
 
     Attributes:
         result: what `opshift.convert` returned: its plan, the report of the verification, and notes.
