@@ -21,8 +21,8 @@ PAPER = ".paper { fill: var(--paper); }"
 
 
 def rewrite() -> str:
-    """Return the drawing of OneHot of the README's first example."""
-    return drawn(ROOT / "fixtures" / "segmenter-opset13.onnxtxt", opset=8)
+    """Return the drawing of Hardmax of the README's first example."""
+    return drawn(ROOT / "fixtures" / "all-three-opset13.onnxtxt", opset=11)
 
 
 def drawn(model: Path, **request: Any) -> str:
