@@ -74,7 +74,7 @@ KEPT = -1
 
 
 def check_inputs(shapes: Any, inputs: Any, *, kept: bool = False) -> None:
-    """Raise UsageError for shapes or values of inputs that are neither a mapping nor a path; with `kept`, -1 is a size."""
+    """Raise UsageError for input shapes or values that are neither a mapping nor a path; with `kept`, -1 is a size."""
     if shapes is not None and not isinstance(shapes, Mapping):
         raise UsageError(f"input_shapes is a mapping from names to shapes, not {_shown(shapes)}.")
     for name, shape in (shapes or {}).items():

@@ -165,7 +165,7 @@ class Pace:
         self._began = self.allowance.used()
 
     def again(self) -> None:
-        """Restart a batch. The time of the very first input is not counted, because its one-time work is not repeated."""
+        """Restart a batch; the time of the very first input is not counted, because its one-time work is over."""
         if not self._costs:
             self.allowance.forgive(self.allowance.used() - self._began)
         self.start()
@@ -188,7 +188,7 @@ class Pace:
         self.left -= self._costs[elements] - expected * (not first)
 
     def _measure(self, first: float) -> None:
-        """Set the allowance for all inputs, in addition to opening the rewritten model with optimizations off and on."""
+        """Set the allowance for all inputs; opening the rewritten model with optimizations off and on is extra."""
         allowance = self.allowance
         allowance.measure(2 * (self.opening + first))
         spent = rounded(allowance.total - allowance.left()) + 3 * self.opening

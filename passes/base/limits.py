@@ -78,7 +78,7 @@ class Clock:
         self._lost = 0.0
 
     def left(self, share: float = 1.0) -> float:
-        """Return the seconds that the next step may take: a share of the time for lost runs, or 0 if the time is over."""
+        """Return the seconds that the next step may take: a share of the time for lost runs, or 0 after the end."""
         return max(0.0, min(self._end - time.monotonic(), self._patience - self._lost, self._patience * share))
 
     def lose(self, seconds: float) -> None:
