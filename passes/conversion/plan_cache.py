@@ -52,7 +52,7 @@ class PlanCache:
         return found
 
     def view(self, model: onnx.ModelProto, reduced: bool, show: Callable[[], onnx.ModelProto]) -> _View:
-        """Return the planners' view of a model; the first call computes it with `show`, separately for each `reduced`."""
+        """Return the planners' view of a model; the first call for each `reduced` computes it with `show`."""
         key = id(model), reduced
         if key not in self._views:
             self._views[key] = _View(model, show())

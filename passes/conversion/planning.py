@@ -85,7 +85,7 @@ _RETYPED = 4
 
 
 def _with_other_types(request: Request, planned: Planned, options: Options) -> tuple[Request, Planned]:
-    """Plan with other element types at nodes refused for theirs, as long as this reduces the number of refused nodes."""
+    """Plan with other element types at nodes refused for theirs, while this reduces the refused nodes."""
     for _ in range(_RETYPED):
         refused = frozenset(one.node for one in planned.plan.refusals if one.code is not Code.LIMIT)
         evaluate = ConstantNodes(request.model) if kernels.installed() else None
