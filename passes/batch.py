@@ -1,9 +1,9 @@
 """Convert many models.
 
-Each is converted apart from the others, on any `concurrent.futures.Executor`.
+Each model is converted independently, on any `concurrent.futures.Executor`.
 
-A journal in the output's folder has a JSON line for each model that was tried: with `resume`, what is done and
-unchanged is not done again.
+A journal in the output folder has a JSON line for each tried model. With `resume`, finished and unchanged models are
+not converted again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from opshift.passes.io.atomic_files import Batch, Lines, unwritable
 from opshift.passes.runtime.process_pool import ProcessDiedError, Processes
 
 SUFFIXES = (".onnx", ".onnxtxt")
-"""What the names of models end in."""
+"""The suffixes of model files."""
 
 JOURNAL = "opshift-journal.jsonl"
 """The name of the journal in the output's folder."""
@@ -62,7 +62,7 @@ class Status(enum.StrEnum):
 
 
 _FINAL = frozenset({Status.CONVERTED, Status.UNCHANGED, Status.REFUSED})
-"""What comes out the same if nothing changes: `resume` tries all else again."""
+"""The statuses that do not change if nothing else changes; `resume` retries models with any other status."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ class Job:
     saved: Mapping[str, Any]
     record: Mapping[str, Any] | None
     request: str
-    """A digest of what is asked, and of the versions of what does it."""
+    """A digest of the request and of the versions of the packages that carry it out."""
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """An outcome, and what the journal remembers of it."""
+    """An outcome, and the data that the journal stores about it."""
 
     outcome: Outcome
     record: Mapping[str, Any]
@@ -172,7 +172,7 @@ def convert_many(
 
 
 def _check(asked: Mapping[str, Any], jobs: int) -> None:
-    """Refuse at once what would be refused for every model."""
+    """Raise UsageError at once for a request that would be refused for every model."""
     known = {field.name for field in dataclasses.fields(Options)} - {"progress"}
     if unknown := sorted(set(asked) - known):
         raise TypeError(f"convert_many() got an unexpected argument {unknown[0]!r}")
@@ -186,7 +186,7 @@ def _check(asked: Mapping[str, Any], jobs: int) -> None:
 
 
 def _absolute(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request whose files are found from any working directory."""
+    """Return a request whose paths are valid in any working directory."""
     from opshift.opsets.runtimes.profiles import is_builtin
 
     found = dict(asked)
@@ -200,17 +200,17 @@ def _absolute(asked: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-# --- which models ---
+# --- selecting models ---
 
 
 def is_pattern(text: str | os.PathLike[str]) -> bool:
-    """Return whether a path is a glob pattern, and no file of that name."""
+    """Return whether a path is a glob pattern and not the name of an existing file."""
     path = os.fspath(text)
     return glob.has_magic(path) and not os.path.lexists(path)
 
 
 def found(models: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], output: Path) -> dict[str, Path]:
-    """Return the models by the path that each has below the folder of the output; what is in there is left out.
+    """Return the models by their output path below the output folder; files inside that folder are skipped.
 
     Raises:
         UsageError: there are none, or an output would replace one of them.
@@ -236,7 +236,7 @@ def found(models: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], out
 
 
 def listed(models: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[Path, list[Path]]:
-    """Return the folder that paths are relative to, and the models."""
+    """Return the models, and the folder that their paths are relative to."""
     if not isinstance(models, str | os.PathLike):
         parts = [listed(model) for model in models]
         bases = [os.path.abspath(base) for base, _ in parts]  # noqa: PTH100 (links stay)
@@ -265,7 +265,7 @@ def _shown(path: Any) -> str:
 
 
 def run_job(job: Job) -> JobResult:
-    """Convert one model, or find that it is done; whatever is wrong with it, nothing is raised."""
+    """Convert one model, or return its earlier outcome; no exception is raised for a faulty model."""
     begun, since = time.monotonic(), time.time_ns()
     if job.record is not None and (outcome := _earlier(job)):
         return JobResult(outcome, job.record)
@@ -278,7 +278,7 @@ def run_job(job: Job) -> JobResult:
     from opshift.passes.io import external_data as external
 
     try:
-        with contextlib.suppress(OSError):  # which is told better below
+        with contextlib.suppress(OSError):  # the code below reports this error better
             source_state = _state(job.source, ())
         result = convert(job.source, **job.asked)
         plan = _summary(result.plan)
@@ -291,7 +291,7 @@ def run_job(job: Job) -> JobResult:
         status = Status.UNCHANGED if unchanged else Status.CONVERTED
         read = external.references(traversal.graph_views(result.source.model))
         weights = _weights(job.source, {job.source.parent / reference.location for reference in read})
-        # What was written since may not be what was read.
+        # The files may have been replaced since they were written.
         known = all(written_at < since for _, written_at in weights.values())
         source_state = {**source_state, "files": weights} if known and source_state else None
         output_state = _state(job.output, written)
@@ -319,36 +319,36 @@ def _summary(plan: Plan) -> Summary:
 
 
 def _unproven(report: Report | None) -> str:
-    """Return why a result that is written is not proven; nothing where nobody asked for a proof."""
+    """Return the reason why a written result is not verified; empty if no verification was requested."""
     if report is None or report.verdict in (Verdict.EQUAL, Verdict.WITHIN_BOUND):
         return ""
     check = next(check for check in (report.whole, *report.nodes) if check.verdict is report.verdict)
     return f"not verified: {check.reason}"
 
 
-# --- what is done ---
+# --- journal entries ---
 
 
 def _earlier(job: Job) -> Outcome | None:
-    """Return the outcome that the journal has, if nothing has changed since."""
+    """Return the journal's outcome if nothing has changed since."""
     record = job.record or {}
     try:
         outcome = _outcome(record["outcome"])
         same = record["request"] == job.request and outcome.status in _FINAL and _is(job.source, record["source"])
         written = outcome.status is not Status.REFUSED
         same = same and (not written or _is(job.output, record["output"]))
-    except (OSError, LookupError, TypeError, ValueError, AttributeError):  # it is gone, or the journal is damaged
+    except (OSError, LookupError, TypeError, ValueError, AttributeError):  # the file is gone, or the journal is damaged
         return None
     return replace(outcome, source=str(job.source), output=str(job.output), resumed=True) if same else None
 
 
 def _is(path: Path, state: Mapping[str, Any]) -> bool:
-    """Return whether a model is in this state."""
+    """Return whether a model file still has the recorded state."""
     return state == _state(path, [path.parent / name for name in state["files"]])
 
 
 def _outcome(data: Mapping[str, Any]) -> Outcome:
-    """Return an outcome as the journal has it."""
+    """Return the outcome from a journal entry."""
     plan = data["plan"]
     verdict = data["verdict"]
     return Outcome(
@@ -369,7 +369,7 @@ def _record(
 
 
 def _state(path: Path, files: Iterable[Path]) -> Mapping[str, Any]:
-    """Return what tells a model from another: a digest of its file, size and time of those that hold its weights."""
+    """Return the state of a model file: its digest, and the size and time of the files with its weights."""
     if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO waits
         raise OSError("this is not a regular file")
     with path.open("rb") as file:
@@ -378,13 +378,13 @@ def _state(path: Path, files: Iterable[Path]) -> Mapping[str, Any]:
 
 
 def _weights(path: Path, files: Iterable[Path]) -> dict[str, list[int]]:
-    """Return sizes and times of files by their paths from a model's folder."""
+    """Return the sizes and times of files, by their paths relative to a model's folder."""
     status = {Path(os.path.relpath(file, path.parent)).as_posix(): file.stat() for file in sorted(files)}
     return {name: [one.st_size, one.st_mtime_ns] for name, one in status.items()}
 
 
 def digest_of(asked: Any) -> str:
-    """Return a digest of a request and of the versions of opshift and of what it works with."""
+    """Return a digest of a request and of the versions of opshift and its dependencies."""
     versions: dict[str, str] = {}
     for name in (*_PACKAGES, *_RUNTIMES):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -393,7 +393,7 @@ def digest_of(asked: Any) -> str:
 
 
 def _stable(value: Any) -> Any:
-    """Return what JSON can hold of an argument; of a path to a file, the file's digest."""
+    """Return an argument in a form that JSON can hold; a path to a file becomes the file's digest."""
     if isinstance(value, Mapping):
         return {str(key): _stable(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
@@ -412,7 +412,7 @@ def _stable(value: Any) -> Any:
 
 
 class _Journal:
-    """Adds lines to the journal; one that a killed process has cut off is passed over when it is read."""
+    """Appends lines to the journal; a reader skips a line that a killed process has cut off."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -429,7 +429,7 @@ class _Journal:
 
 
 def _records(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the last record of each model; lines that are none are passed over."""
+    """Return the last record of each model; malformed lines are skipped."""
     records: dict[str, Mapping[str, Any]] = {}
     with (folder / JOURNAL).open(encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -440,7 +440,7 @@ def _records(folder: Path) -> dict[str, Mapping[str, Any]]:
     return records
 
 
-# --- all models ---
+# --- running the jobs ---
 
 
 def _run(
@@ -451,14 +451,14 @@ def _run(
     jobs: int,
     progress: Any,
 ) -> Generator[Outcome, None, None]:
-    """Yield outcomes as they come; what is done when this is broken off is in the journal all the same."""
+    """Yield outcomes as they arrive; after an interruption, the journal still holds the finished ones."""
     number = 0
     rest = todo
     if progress:
         progress("models", 0, len(todo))
     with contextlib.closing(journal):
         while rest:
-            # Nobody knows which model broke a pool: those that it has not done are tried again, one by one.
+            # The model that broke a pool is unknown, so the unfinished models are tried again, one by one.
             own = Processes(jobs if rest is todo else 1) if executor is None or rest is not todo else None
             broken: dict[str, Job] = {}
             for name, done in _each(rest, own or executor, journal, broken, own):
@@ -473,7 +473,7 @@ def _run(
 def _each(
     todo: Mapping[str, Job], pool: Any, journal: _Journal, broken: dict[str, Job], own: Processes | None
 ) -> Iterator[tuple[str, JobResult]]:
-    """Yield what an executor makes of each model; those that it gave up with all others go to `broken`."""
+    """Yield an executor's result for each model; models lost with a broken pool are added to `broken`."""
     waiting: dict[Future[JobResult], str] = {}
     try:
         for name, job in todo.items():
@@ -505,7 +505,7 @@ def _each(
 
 
 def _failed(job: Job, error: Exception) -> JobResult:
-    """Return the outcome of a call that came to nothing: its process died, or its machine was lost."""
+    """Return the outcome of a failed call: its process died, or its machine was lost."""
     what = str(error) if isinstance(error, ProcessDiedError) else f"{type(error).__name__}: {error}"
     outcome = Outcome(str(job.source), str(job.output), Status.FAILED, f"opshift itself failed: {what}.", 0.0)
     return JobResult(outcome, _record(job, outcome, None, None))

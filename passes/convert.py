@@ -48,7 +48,7 @@ def plan(
 ) -> Plan:
     """Return the changes that `convert` would make with the same arguments, and the blockers; nothing is modified.
 
-    The conversion is tried on a copy, because only then some blockers appear (above all, an ir_version).
+    The conversion is tried on a copy, because some blockers appear only then (such as an ir_version).
 
     Raises:
         InvalidModelError: the model is missing, unreadable or invalid.
@@ -203,13 +203,16 @@ def convert(
 
 
 def _rewritten(model: Model, options: Options) -> tuple[Request, Planned, Result]:
-    """Do all but the verification: read, plan, rewrite. Nothing is held here, so that each step may free memory."""
+    """Run all steps except the verification: read, plan, rewrite.
+
+    No intermediate result is kept, so that each step can free memory.
+    """
     with without_collection(), onnx_process.limited(options.timeout, options.memory):
         return rewrite(*_planned(read_request(model, options), options), options)
 
 
 def _planned(request: Request, options: Options) -> tuple[Request, Planned]:
-    """Plan, and let go of what only planning needs."""
+    """Plan, and release the data that only planning needs."""
     try:
         return plan_nearest(request, options)
     finally:
@@ -218,7 +221,7 @@ def _planned(request: Request, options: Options) -> tuple[Request, Planned]:
 
 @contextlib.contextmanager
 def without_collection() -> Iterator[None]:
-    """Keep Python from looking for cycles meanwhile: there are none, and it would look at many objects often."""
+    """Disable Python's garbage collector meanwhile: there are no cycles, and it would scan many objects often."""
     was_on = gc.isenabled()
     gc.disable()
     try:

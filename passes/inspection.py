@@ -1,6 +1,6 @@
 """List operators, versions and opsets.
 
-`inspect` tells what a model is made of, and the opsets that it can be converted to.
+`inspect` returns a model's operators and the opsets to which it can be converted.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Stop:
 class Inspection:
     """A model's opset, ir_version and operators.
 
-    `reachable` are the opsets that it can be converted to; `blocked` maps every other opset to the nodes that prevent
-    it. `down` and `up` summarize the nearest of these, if there are any.
+    `reachable` are the opsets to which it can be converted; `blocked` has the refusals of each other opset, node by
+    node. `down` and `up` summarize the refusals of the nearest blocked opset in each direction.
     """
 
     opset: int
@@ -76,7 +76,7 @@ class Inspection:
     up: Stop | None
 
     def __repr__(self) -> str:
-        """Show the opset, how many nodes there are of how many operators, and the opsets that can be reached."""
+        """Show the opset, the numbers of nodes and operators, and the reachable opsets."""
         nodes = notebook.count(sum(item.times for item in self.operators), "node")
         reachable = f"{len(self.reachable)} of {NEWEST - OLDEST + 1} opsets can be reached"
         return f"<opshift.Inspection opset {self.opset}, {nodes} of {len(self.operators)} operators, {reachable}>"
@@ -89,7 +89,7 @@ class Inspection:
 def inspect(
     model: Model, *, assume_opset: int | None = None, allow_paths: Collection[str | os.PathLike[str]] = ()
 ) -> Inspection:
-    """Look at a model, read as one of `assume_opset` if that is given, and plan it for every opset.
+    """Inspect a model, read at `assume_opset` if set, and plan it for every opset.
 
     Raises:
         InvalidModelError: the model is missing, unreadable or invalid.
@@ -115,7 +115,7 @@ def inspect(
 
 
 def _blocked(model: onnx.ModelProto, own: int) -> dict[int, tuple[Refusal, ...]]:
-    """Plan for every opset; the known facts about the values are inferred once."""
+    """Plan for every opset; the facts about the values are inferred only once."""
     opsets = range(OLDEST, NEWEST + 1)
     first = Planner(model, Goal(Legality(own)))
     found = {}
@@ -131,7 +131,7 @@ def _stop(opset: int | None, blocked: Mapping[int, Sequence[Refusal]]) -> Stop |
 
 
 def obstacles(refusals: Sequence[Refusal]) -> tuple[Blocker, ...]:
-    """Count the nodes that are refused for the same reason; the most frequent first."""
+    """Group the refused nodes by reason and count them, the most frequent reason first."""
     alike: dict[tuple[str, Code, str, str], list[str]] = {}
     for refusal in refusals:
         key = refusal.operator, refusal.code, refusal.reason, refusal.hint

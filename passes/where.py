@@ -1,4 +1,4 @@
-"""Find out which runtimes run a model: as it is, after conversion, or not at all."""
+"""Find the runtimes that run a model: unchanged, after conversion, or not at all."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class Fit:
     """The outcome of one model for one runtime.
 
     `opset` and `ir_version` are those of the model that the runtime gets, or the model's own if it is refused.
-    `prepared` counts the nodes that are folded, inlined, unrolled or dropped first, `bumped` those whose version alone
-    changes. `measured` is false for a profile that was taken from a list, and not tested in the runtime. `oldest` marks
-    the oldest release of onnxruntime with this outcome.
+    `prepared` counts the nodes that are folded, inlined, unrolled or dropped first, `bumped` those with a version bump.
+    `measured` is false for a profile that was copied from a list and not tested in the runtime. `oldest` marks the
+    oldest release of onnxruntime with this outcome.
     """
 
     target: str
@@ -143,7 +143,7 @@ def where(
         input_shapes: the shapes to give inputs, by name.
         dims: the sizes to give symbolic dims of inputs.
         batch: the size to give the first dim of each input that has two or more.
-        fold: compute what follows from shapes and constants.
+        fold: fold nodes whose outputs follow from shapes and constants.
         allow_paths: directories to which links of external data may lead.
         progress: called with a target's name, the targets done and all targets.
 
@@ -177,13 +177,13 @@ def where(
 
 
 def plain_targets() -> tuple[str, ...]:
-    """Return the built-in profiles but for the releases of onnxruntime, the installed one first."""
+    """Return the built-in profiles except the releases of onnxruntime, the installed onnxruntime first."""
     names = (name for name in builtin_targets() if release_of(name) is None)
     return tuple(sorted(names, key=lambda name: (name != ONNXRUNTIME, name)))
 
 
 class _SharedModel:
-    """One model that was read, and what all its plans share."""
+    """A model that was read, and the data that all its plans share."""
 
     def __init__(self, source: Source, asked: Options) -> None:
         self._source = source
@@ -208,11 +208,11 @@ class _SharedModel:
 
     @functools.cached_property
     def _shown(self) -> onnx.ModelProto:
-        """The model with its small external weights."""
+        """The model with its small external weights embedded."""
         return external_data.with_small(self._source.model, self._source.files)
 
     def _fit(self, target: Target) -> Fit:
-        """Plan for one target, and follow the plan: some refusals appear only then."""
+        """Plan for one target and apply the plan: some refusals appear only then."""
         options = dataclasses.replace(self._asked, target=target)
         model = self._source.model
         about = target.name, target.version, target.measured
@@ -240,7 +240,7 @@ class _SharedModel:
         )
 
     def _unknown(self, target: Target, result: onnx.ModelProto) -> Iterator[Refusal]:
-        """Yield a refusal for the first node of a result of which a runtime may infer too little.
+        """Yield a refusal for the first node whose input ranks or types a runtime may fail to infer.
 
         Profiles are measured with nodes of known ranks and types. OpenVINO 2026.4.1 loads no Conv of unknown rank, and
         no ReduceMean of unknown type.
@@ -262,9 +262,9 @@ class _SharedModel:
                     return
 
     def _oldest_releases(self) -> Iterator[Fit]:
-        """Yield the oldest release that a conversion serves, and the oldest that runs the model as it is.
+        """Yield the oldest release that runs a converted model, and the oldest that runs the unchanged model.
 
-        They may be one. If no release is served, the newest one is yielded, with what it refuses.
+        Both may be the same release. If no release runs the model, the newest one is yielded with its refusals.
         """
         model = self._source.model
         newest = self._fit(load_target(releases()[-1].name))
@@ -317,7 +317,7 @@ def _is_known(facts: Facts | None) -> bool:
 
 
 def _notes(result: Result) -> tuple[str, ...]:
-    """Return what is to be known of a result besides its nodes."""
+    """Return the notes about a result that do not concern single nodes."""
     lost = tuple(f"ir_version {result.rewritten.ir_version} has no place for {what}." for what in result.left_out)
     kept = {item.domain for item in result.rewritten.opset_import}
     domains = sorted(printable(one.domain) for one in result.source_model.opset_import if one.domain not in kept)

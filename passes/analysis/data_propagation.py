@@ -1,7 +1,7 @@
 """Limit onnx's data propagation to dimensions: it stores each element of a vector as a protobuf.
 
-onnx 1.23.2 makes such elements also of a vector of which only the length is known, 64 bytes or so for each: an Add of
-10^12 of them takes all memory there is. A node that reads a long vector is set aside, with the type that it has.
+onnx 1.23.2 creates such elements also for a vector of known length and unknown elements, about 64 bytes each: an Add of
+10^12 of them takes all memory. A node that reads a long vector is set aside, with its declared type.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from opshift.opsets.registry.schema import default_domain
 from opshift.passes.graph.traversal import graphs
 
 LONGEST = 2**14
-"""Elements of a vector beyond which it is no list of dimensions."""
+"""The maximum length of a vector of dimensions."""
 
 _MANY = 12
-"""So many nodes that each double a vector make a long one of a short one."""
+"""The number of nodes that suffices to make a short vector long, if each doubles it."""
 
 
 def set_long_aside(model: onnx.ModelProto, set_aside: Callable[[onnx.ModelProto, onnx.NodeProto], None]) -> None:
@@ -58,12 +58,12 @@ def _is_long(shape: tuple[Dim, ...] | None) -> bool:
 
 
 def _propagates(operator: str) -> bool:
-    """Return whether onnx propagates elements through an operator of the default domain, at its newest version."""
+    """Return whether onnx propagates elements through the newest version of a default-domain operator."""
     return onnx.defs.has(operator) and bool(onnx.defs.get_schema(operator).has_data_propagation_function)
 
 
 def _may_have_long(model: onnx.ModelProto) -> bool:
-    """Return whether a long vector may come up: where nothing large is declared it takes certain nodes, or many."""
+    """Return whether a long vector is possible: without large declared values, only certain operators or many nodes."""
     found = Counter(node.op_type for graph in graphs(model) for node in graph.node)
     joined = sum(count for name, count in found.items() if traits(name).joins)
     grows = any(traits(name).grows for name in found)
@@ -71,7 +71,7 @@ def _may_have_long(model: onnx.ModelProto) -> bool:
 
 
 def _sizes(model: onnx.ModelProto) -> Iterator[int]:
-    """Yield how many elements the declared values have, and how many constant vectors."""
+    """Yield the sizes of the declared values, and the number of constant vectors."""
     for graph in graphs(model):
         yield from (tensor.dims[0] for tensor in _initializers(graph) if len(tensor.dims) == 1)
         if isinstance(graph, onnx.GraphProto):

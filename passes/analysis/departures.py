@@ -1,4 +1,4 @@
-"""How far floats that were computed in a narrower type depart from what was expected, element by element."""
+"""Measure the difference between floats computed in a narrower type and the expected floats."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ import numpy.typing as npt
 from opshift.opsets.registry.value_ranges import SIGNIFICANT_BITS
 
 ROUNDINGS = 64
-"""Roundings of the narrower type, as the bound: results of a few layers of a network depart by less."""
+"""The accepted difference in roundings of the narrower type: the results of a few network layers differ by less."""
 
 _ROW = 16
-"""The fewest elements of a row or channel whose own size counts."""
+"""The minimum number of elements of a row or channel for a separate scale."""
 
 
 @dataclass(frozen=True)
 class Distance:
-    """The element that departs most.
+    """The element with the largest difference.
 
     Attributes:
-        size: its distance from what was expected, relative to the expected number and to the size of its neighbours;
-            infinite where one of the two is not finite.
-        index: where it is.
-        expected: what was expected.
-        actual: what was computed.
+        size: its distance from the expected number, relative to that number and to the size of its neighbours; infinite if they differ and one is not finite.
+        index: its index.
+        expected: the expected number.
+        actual: the computed number.
     """
 
     size: float
@@ -37,16 +36,16 @@ class Distance:
 
 
 def bound_of(dtype: int) -> float:
-    """Return the relative distance that counts as rounding of a type of floats: 1/32 for float16."""
+    """Return the relative distance that counts as rounding for a float type: 1/32 for float16."""
     return float(ROUNDINGS * 2.0 ** -SIGNIFICANT_BITS[dtype])
 
 
 def distance(expected: npt.NDArray[Any], actual: npt.NDArray[Any], *, rows: bool = True) -> Distance:
-    """Return the element of floats that departs most from what was expected; both have one shape.
+    """Return the element with the largest difference; both arrays have the same shape.
 
-    The distance of an element is relative to its own size plus the root mean square of all elements. With `rows` it is
-    that of its row or channel: along each axis, of the elements that have its index there, if they are 16 or more, the
-    smallest of these. So a score beside large coordinates is compared with the other scores.
+    The distance of an element is relative to its own size plus the root mean square of all elements. With `rows`, the
+    mean is over the element's row or channel: for each axis, the elements with the same index, if they are 16 or more;
+    the smallest mean counts. So a score beside large coordinates is compared with the other scores.
     """
     if not expected.size:
         return Distance(0.0)
@@ -63,7 +62,7 @@ def distance(expected: npt.NDArray[Any], actual: npt.NDArray[Any], *, rows: bool
 
 
 def _scale(values: npt.NDArray[np.float64], *, rows: bool) -> npt.NDArray[np.float64]:
-    """Return the root mean square of the elements beside each, the smallest of several."""
+    """Return the root mean square of the elements around each element; the smallest of several."""
     squares = values * values
     found = np.full(values.shape, squares.mean())
     for axis in range(values.ndim if rows and values.ndim > 1 else 0):

@@ -1,4 +1,4 @@
-"""The opsets whose operators and attributes a model has, for models that declare another one."""
+"""Find the opsets that define a model's operators and attributes, if the model declares another opset."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opshift.passes.graph.traversal import GraphView
 
 
 def fitting_opsets(bodies: Sequence[GraphView]) -> tuple[int, ...]:
-    """Return the opsets that have all operators of the default domain with the attributes and inputs of the nodes."""
+    """Return the opsets that define all default-domain operators with the attributes and inputs of the nodes."""
     nodes = [node for body in bodies for node in body.graph.node if not default_domain(node.domain)]
     opsets = range(OLDEST_SOURCE, NEWEST + 1)
     return tuple(opset for opset in opsets if all(_fits(node, opset) for node in nodes))

@@ -1,4 +1,4 @@
-"""The known facts about a node's outputs: onnx infers types and shapes, the operators' oracles fold constants."""
+"""Infer the facts about a node's outputs: onnx infers types and shapes, the operators' oracles fold constants."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from opshift.passes.analysis.node_inference import NodeInference
 from opshift.passes.graph import limits
 
 POSITIONS = 8 * 2**20
-"""Bytes of the longest Range that is folded."""
+"""The maximum size in bytes of a folded Range."""
 
 
 def make_node(
@@ -71,7 +71,10 @@ def make_node(
 
 
 def _list_type(name: str, domain: str, key: str) -> int:
-    """Return the type of an attribute that is an empty list, which the elements do not show: Constant has three."""
+    """Return the type of an attribute with an empty list, which has no elements to infer it from.
+
+    Constant has three.
+    """
     if not onnx.defs.has(name, domain):
         return 0
     known = onnx.defs.get_schema(name, domain).attributes
@@ -79,9 +82,9 @@ def _list_type(name: str, domain: str, key: str) -> int:
 
 
 def form(name: str, attributes: Mapping[str, Any]) -> tuple[onnx.NodeProto, Any, Any]:
-    """Return a node of the default domain that lacks names, and its lists of inputs and outputs.
+    """Return a node of the default domain without names, and its lists of inputs and outputs.
 
-    To ask protobuf for the lists takes as long as to fill them.
+    Getting the lists from protobuf takes as long as filling them.
     """
     node = make_node(name, "", (), (), attributes)
     return node, node.input, node.output
@@ -106,14 +109,14 @@ def make_attribute(name: str, value: Any, kind: int = 0) -> onnx.AttributeProto:
 
 
 def _as_bytes(value: Any) -> Any:
-    """Return a string as the bytes that it was, also such as are not UTF-8."""
+    """Return a string as its original bytes, including invalid UTF-8."""
     return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
 
 
 def infer(node: Node, most: int = SMALL) -> tuple[Facts, ...] | Reason:
-    """Return the known facts about each output, elements included, or why the operator's schema does not take the node.
+    """Return the facts about each output, elements included, or why the schema does not accept the node.
 
-    `most` is how many bytes of elements are computed of smaller inputs.
+    `most` is the maximum size in bytes of elements computed from smaller inputs.
     """
     facts = typed(node)
     if isinstance(facts, Reason) or (node.name == CONSTANT and not node.domain):
@@ -132,8 +135,9 @@ def infer(node: Node, most: int = SMALL) -> tuple[Facts, ...] | Reason:
 def typed(node: Node, *, written: bool = False) -> tuple[Facts, ...] | Reason:
     """Return the type and shape of each output of a node, or why the operator's schema does not accept it.
 
-    A node that is to be `written` must pass with what is known: onnxruntime (1.32.0) infers as onnx does when it loads
-    a model, and refuses a valid node where onnx takes what is not known for zero (Resize-13, sizes of unknown number).
+    A node that will be `written` must pass with the known facts: onnxruntime (1.32.0) runs onnx's inference when it
+    loads a model. It then refuses a valid node if onnx treats an unknown number as zero (Resize-13, sizes of unknown
+    number).
     """
     if node.name == CONSTANT and not node.domain:
         return (_constant(node.attributes),)
@@ -166,9 +170,9 @@ def _constant(attributes: Mapping[str, Any]) -> Facts:
 
 
 def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | Reason:
-    """Infer types and shapes by onnx, then by the operator's own rule, which sees partly known shapes too."""
+    """Infer types and shapes with onnx, then with the operator's own rule, which also uses partly known shapes."""
     if any(required and name not in node.attributes for name, (required, _) in schema.attributes.items()):
-        return tuple(Facts() for _ in node.used)  # it is a function's parameter, which only a call gives
+        return tuple(Facts() for _ in node.used)  # a parameter of a function, whose value each call defines
     label = f"{node.name}-{node.since_version} does not take this"
     position = limits.SHAPED.get(node.name, len(node.inputs))
     wanted = node.inputs[position] if position < len(node.inputs) else None
@@ -181,7 +185,7 @@ def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | 
     )
     given = typed_as_output(node.name, given)
     names = [f"i{index}" if facts is not None else "" for index, facts in enumerate(given)]
-    # An Attention with nonpad_kv_seqlen is valid only where it gives neither present_key nor present_value.
+    # Attention with nonpad_kv_seqlen is valid only if it returns neither present_key nor present_value.
     outputs = [f"o{index}" if used else "" for index, used in enumerate(node.used)]
     unread = {"ceil_mode"} if rounded(node.name, node.attributes) else set()
     given_or_default = {**DEFAULTS.get(node.name, {}), **node.attributes}
@@ -193,7 +197,7 @@ def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | 
     found = _fault(node, schema) or inference.facts(strict=written)
     if isinstance(found, str):
         if node.domain == SPELLING:
-            return tuple(Facts() for _ in node.used)  # what is meant is judged where it is written
+            return tuple(Facts() for _ in node.used)  # the meaning is checked when the node is emitted
         return Reason(f"{label}: {found}")
     data = node.inputs[0] if node.inputs else None
     inferred = [
@@ -213,7 +217,7 @@ def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | 
 
 
 def _filled(inferred: list[Facts], lifted: Lifted | Reason) -> list[Facts]:
-    """Return the known facts about outputs, with the shapes that what replaces the node gives them."""
+    """Return the facts about outputs, with shapes inferred from the node's replacement."""
     found = lifted if isinstance(lifted, Reason) else _by_meaning(lifted)
     if isinstance(found, Reason):
         return inferred
@@ -222,7 +226,7 @@ def _filled(inferred: list[Facts], lifted: Lifted | Reason) -> list[Facts]:
 
 
 def _by_replacement(node: Node, schema: Schema, owner: str = "") -> tuple[Facts, ...] | Reason:
-    """Infer by what replaces a node: onnx infers neither onnxruntime's own operators, nor many of opset 1."""
+    """Infer through a node's replacement: onnx infers neither onnxruntime's own operators nor many of opset 1."""
     if wrong := _fault(node, schema):
         return Reason(f"{node.name}-{node.since_version}{owner} does not take this: {wrong}")
     operator = operator_for(node.domain, node.name)
@@ -247,7 +251,7 @@ def _by_replacement(node: Node, schema: Schema, owner: str = "") -> tuple[Facts,
 
 
 def _by_meaning(lifted: Lifted) -> tuple[Facts, ...] | Reason:
-    """Infer the outputs of a meaning: of the operator at the newest opset, else of the first lowering that applies."""
+    """Infer the outputs of a meaning: from the operator at the newest opset, or from the first applicable lowering."""
     if not lifted.operator.domain:
         native = write_native(lifted, NEWEST)
         if not isinstance(native, Reason):
@@ -266,7 +270,7 @@ def _by_body(body: Body, lifted: Lifted) -> tuple[Facts, ...] | Reason:
     values: dict[str, Facts | None] = {"": None, **dict(zip(body.function.inputs, operands, strict=False))}
     for call in body.function.calls:
         if call.inputs and values[call.inputs[0]] is None:
-            values.update(dict.fromkeys(call.outputs, None))  # of an operand left out nothing is made
+            values.update(dict.fromkeys(call.outputs, None))  # an omitted operand has no outputs
             continue
         name, attributes = bound(call, body, lifted)
         schema = None if call.domain else schema_at("", name, body.opset) or schema_at("", name, NEWEST)
@@ -285,16 +289,16 @@ def _is_optional(schema: Schema, index: int) -> bool:
 
 
 _OUTPUT_TYPES = frozenset(("dtype", "output_datatype", "output_dtype", "to"))
-"""Attributes that say which element type the output has; 0 leaves it to the inputs."""
+"""Attributes with the output's element type; 0 leaves it to the inputs."""
 
 
 def _fault(node: Node, schema: Schema) -> str | None:
-    """Return what is wrong with a node whatever else comes to be known of its inputs, such as their types."""
+    """Return the reason why a node is invalid whatever its unknown inputs are, such as their types."""
     if not schema.domain and (wrong := fatal(node.name, node.attributes, len(node.used))):
         return wrong
     for name in _OUTPUT_TYPES & node.attributes.keys() & schema.attributes.keys():
         if isinstance(node.attributes[name], str):
-            continue  # the name of a type, as Cast-1 has it
+            continue  # the name of a type, as in Cast-1
         kind = f"tensor({type_name(node.attributes[name])})"
         if node.attributes[name] and not any(kind in allowed for allowed in schema.outputs[0].types):
             return f"its output {schema.outputs[0].name!r} is a {kind}"
@@ -334,7 +338,7 @@ def _refined(facts: Facts, shape: tuple[Dim, ...] | None) -> Facts:
 
 
 def _fold(node: Node, outputs: tuple[Facts, ...], most: int) -> tuple[Facts, ...] | None:
-    """Compute the outputs where the inputs are known: wholly, or partly where elements are only moved about."""
+    """Compute the outputs from known inputs: wholly known, or partly if elements are only moved."""
     operator = operator_for(node.domain, node.name)
     if operator and operator.by_facts:
         found = _computed(operator.by_facts, node.attributes, node.inputs)
@@ -343,7 +347,7 @@ def _fold(node: Node, outputs: tuple[Facts, ...], most: int) -> tuple[Facts, ...
         return None
     if operator.traits is not None and operator.traits.heavy:
         return None
-    # What is only moved about may be partly known; where it is moved to may not.
+    # The moved elements may be partly known; their positions must be known.
     moved = len(node.inputs) if operator.variadic else 1
     unknown = [index for index, facts in enumerate(node.inputs) if facts is not None and facts.known is None]
     if unknown and not (operator.moves_data and unknown[-1] < moved):
@@ -357,7 +361,7 @@ def _fold(node: Node, outputs: tuple[Facts, ...], most: int) -> tuple[Facts, ...
     computed = _computed(operator.oracle, lifted.meaning, *arrays)
     if computed is None:
         return None
-    # An operator of several outputs may have one of them here. A symbol on its own is no string.
+    # An operator with several outputs may have one output here. A symbol alone is not a string.
     result = np.asarray(computed[0] if isinstance(computed, tuple) else computed, object if unknown else None)
     if result.nbytes > most:
         return None
@@ -367,17 +371,17 @@ def _fold(node: Node, outputs: tuple[Facts, ...], most: int) -> tuple[Facts, ...
 
 
 _DIMS = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL})
-"""Element types of what is computed of shapes of which some dims are known."""
+"""The element types of values computed from shapes with some known dims."""
 
 
 def _of_dims(node: Node, operator: Operator, outputs: tuple[Facts, ...]) -> tuple[Facts, ...] | None:
-    """Compute the elements of one output that follow from elements of the inputs, not all of which are known."""
+    """Compute the elements of one output from elements of the inputs, some of which are unknown."""
     rule, output = operator.of_dims, outputs[0]
     if rule is None or len(outputs) != 1 or output.dtype not in _DIMS or (output.size or 0) > limits.MOST_AXES:
         return None
     lifted = lift(operator, node, "runtime")
     if isinstance(lifted, Reason) or getattr(lifted.meaning, "axis", None) is not None:
-        return None  # below opset 7 an axis aligns the elements otherwise
+        return None  # below opset 7, an axis aligns the elements differently
     if any(facts is None or facts.value is None for facts in lifted.operands):
         return None
     arrays = [facts.value.array.astype(object) for facts in lifted.operands if facts and facts.value]
@@ -400,13 +404,13 @@ def _of_dims(node: Node, operator: Operator, outputs: tuple[Facts, ...]) -> tupl
 
 
 _is_number = np.frompyfunc(lambda element: isinstance(element, int), 1, 1)
-"""Whether elements are known, and no symbols."""
+"""Whether elements are known numbers instead of symbols."""
 
 
 def is_bounded(node: Node, outputs: Sequence[Facts], most: int) -> bool:
-    """Whether outputs have no more bytes, eight for each element; one of unknown size has about those of the inputs.
+    """Whether outputs have at most `most` bytes, eight for each element; unknown sizes count as those of the inputs.
 
-    What an input counts can be of any size: onnx infers it if it is known.
+    An output whose size is an input's value can have any size: onnx infers it if that value is known.
     """
     known = traits(node.name, node.domain)
     grows = bool(known.counts) or known.grows
@@ -414,9 +418,9 @@ def is_bounded(node: Node, outputs: Sequence[Facts], most: int) -> bool:
 
 
 def _most(node: Node, most: int) -> int:
-    """How many bytes a folded result may have: more than `most` only for positions, and what is made of them alone.
+    """Return the maximum bytes of a folded result: more than `most` only for positions and values computed from them.
 
-    A runtime that has no Range holds them as a constant, as large as an axis is long.
+    A runtime without Range needs them as a constant, which is as large as an axis is long.
     """
     if node.name == "Range":
         return POSITIONS
@@ -426,9 +430,9 @@ def _most(node: Node, most: int) -> int:
 
 
 def _computed(oracle: Callable[..., Any], meaning: Any, *arrays: Any) -> Any:
-    """Return what an oracle makes of constants; None of those that the operator does not take.
+    """Return an oracle's result for constants; None for values that the operator does not accept.
 
-    onnx's inference need not notice these: a string that is no number, which Cast reads.
+    onnx's inference may miss these: a string that is not a number, as input of Cast.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")

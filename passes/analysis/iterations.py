@@ -1,4 +1,4 @@
-"""Write the iterations of a Loop or a Scan one after the other, where their number is known."""
+"""Unroll a Loop or a Scan with a known number of iterations."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Iterations:
     """The iterations of a node.
 
     Attributes:
-        length: how many there are.
-        carried: the values that the first one is given.
-        turns: the names in the body of the number of the iteration and of the condition, if it has these.
-        conditions: how many of the body's outputs are conditions.
-        axes: the axis along which each list of results is put together.
-        backwards: whether a list is in the reverse order.
-        scanned: the inputs that are cut into slices, each with its axis and whether it is gone through backwards.
+        length: their number.
+        carried: the initial loop-carried values.
+        turns: the body's names of the iteration number and the condition, if it has them.
+        conditions: the number of conditions among the body's outputs.
+        axes: the axis along which each scan output is stacked.
+        backwards: whether a scan output is in reverse order.
+        scanned: the scanned inputs, each with its axis and whether it is scanned backwards.
     """
 
     length: int
@@ -40,7 +40,7 @@ class Iterations:
 
 
 def loop_iterations(node: onnx.NodeProto, length: int) -> Iterations:
-    """Return so many iterations of a Loop."""
+    """Return a Loop with this number of iterations."""
     body, carried = next(subgraphs(node)), tuple(node.input[2:])
     lists = len(body.output) - 1 - len(carried)
     return Iterations(length, carried, (body.input[0].name, body.input[1].name), 1, (0,) * lists, (False,) * lists)
@@ -49,9 +49,9 @@ def loop_iterations(node: onnx.NodeProto, length: int) -> Iterations:
 def scan_iterations(
     node: onnx.NodeProto, given: Sequence[Facts | None], made: Sequence[Facts | None]
 ) -> Iterations | None:
-    """Return the iterations of a Scan from version 9 on; None if the length of what it scans is unknown.
+    """Return the iterations of a Scan-9 or later; None if the length of its scanned inputs is unknown.
 
-    `given` is what is known of its inputs, `made` what is known of the outputs of its body.
+    `given` are the facts about its inputs, `made` the facts about the outputs of its body.
     """
     attributes: Mapping[str, Any] = {
         one.name: onnx.helper.get_attribute_value(one) for one in node.attribute if one.name != "body"
@@ -71,7 +71,7 @@ def scan_iterations(
 
 
 def _from_front(axes: Sequence[int], values: Sequence[Facts | None], more: int) -> tuple[int, ...] | None:
-    """Return axes counted from the front; `more` axes are added to the values."""
+    """Return axes counted from the front; the values get `more` additional axes."""
     found = []
     for axis, facts in zip(axes, values, strict=True):
         if axis < 0 and (facts is None or facts.rank is None):
@@ -90,7 +90,7 @@ def written(
 ) -> Spliced:
     """Return the nodes of all iterations of a node with this `body`.
 
-    `results` is what is known of each list of results in one iteration, asked for where there is no iteration.
+    `results` are the facts about each scan output in one iteration, used if there are no iterations.
     """
     base = node.name or node.output[0]
     found = Spliced()
@@ -141,7 +141,7 @@ def _list(
     names: Names,
     opset: int,
 ) -> str:
-    """Put the results of all iterations together along a new axis."""
+    """Stack the results of all iterations along a new axis."""
     if not parts:
         shape = [dim for dim in facts.shape or () if isinstance(dim, int)]
         array = np.zeros([*shape[:axis], 0, *shape[axis:]], onnx.helper.tensor_dtype_to_np_dtype(facts.dtype or 1))

@@ -1,7 +1,7 @@
-"""Facts of all values of a model, found node by node from its inputs: types, shapes, and elements that follow.
+"""Infer facts about all values of a model, node by node from its inputs: types, shapes, and constant elements.
 
-What is declared of a value that a node computes is relied on only where nobody infers it: a declared shape may be
-that of another batch.
+The declared type of a computed value is used only if it cannot be inferred: a declared shape may be that of another
+batch.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from opshift.passes.graph.limits import FOLDED
 from opshift.passes.graph.traversal import attribute_key, named_subgraphs
 
 Evaluate = Callable[[onnx.NodeProto, Sequence[Array | None]], Sequence[Array] | None]
-"""Computes the outputs that a node has, from constants; None if that is not possible."""
+"""Computes a node's outputs from constants; None if that is not possible."""
 
 _ROUNDS = 4
-"""How often a body is gone through until what it carries has one shape before and after."""
+"""The maximum number of passes over a body until its loop-carried values have the same shape before and after."""
 
 KnownFacts = tuple[Facts, ...]
 
@@ -39,21 +39,21 @@ class ContradictionError(Exception):
     """A node does not accept the shapes of its inputs."""
 
     def __init__(self, node: onnx.NodeProto, reason: Reason) -> None:
-        """Take the node, and why its schema does not accept it."""
+        """Store the node, and the reason why its schema does not accept it."""
         super().__init__(str(reason))
         self.node = node
         self.reason = reason
 
 
 def known_values(model: onnx.ModelProto, evaluate: Evaluate | None = None, *, strict: bool = False) -> Scope:
-    """Return the known facts about the values of the main graph and of the graphs in it, elements included.
+    """Return the facts about the values of the main graph and its subgraphs, elements included.
 
-    The nodes of the model are in order. Functions are not looked into. `evaluate` computes what no oracle computes
+    The nodes of the model are sorted. Functions are not analyzed. `evaluate` computes nodes that no oracle computes
     exactly.
 
     Raises:
-        ContradictionError: with `strict`, a node of the main graph does not accept the shapes of its inputs; one of
-            another graph may never be reached.
+        ContradictionError: with `strict`, a node of the main graph does not accept the shapes of its inputs; a
+            subgraph's node may never run.
     """
     walk = Propagation(model, evaluate, strict=strict)
     given: dict[str, Facts | None] = {value.name: _with_symbols(value) for value in model.graph.input}
@@ -61,10 +61,10 @@ def known_values(model: onnx.ModelProto, evaluate: Evaluate | None = None, *, st
 
 
 class Propagation:
-    """One walk over a model, each graph after the values that it reads from outside."""
+    """One walk over a model; each subgraph follows the outer values that it reads."""
 
     def __init__(self, model: onnx.ModelProto, evaluate: Evaluate | None, *, strict: bool = False) -> None:
-        """Take a model whose nodes are in order; `evaluate` and `strict` are as for `known_values`."""
+        """Store a model with sorted nodes; `evaluate` and `strict` are as for `known_values`."""
         self._opset = default_opset(model.opset_import) or 1
         self._imported = {item.domain: item.version for item in model.opset_import}
         self._functions = {(item.domain, item.name, item.overload) for item in model.functions}
@@ -72,10 +72,10 @@ class Propagation:
         self._strict = strict
         self._found: dict[Hashable, KnownFacts | Reason] = {}
         self._large: dict[str, TensorProto] = {}
-        """Constants that are not small, by the name of their value."""
+        """The constants that are not small, by name."""
 
     def graph(self, graph: onnx.GraphProto, outer: Scope | None, given: Mapping[str, Facts | None]) -> Scope:
-        """Return the scope of a graph; `given` are the known facts about its inputs."""
+        """Return the scope of a graph; `given` are the facts about its inputs."""
         own: dict[str, Facts | None] = dict(given)
         inner: dict[tuple[str, str], Scope] = {}
         scope = Scope(own, outer, inner)
@@ -99,7 +99,7 @@ class Propagation:
         return Scope(own, outer, inner, fails)
 
     def _is_by_shapes(self, node: onnx.NodeProto, scope: Scope) -> bool:
-        """Return whether a node that does not accept its inputs would accept others of the same types."""
+        """Return whether a node that rejects its inputs would accept other shapes of the same types."""
         types = {name: Facts(facts.dtype) for name in node.input if name and (facts := scope[name]) is not None}
         return not isinstance(infer(view(node, Scope(dict(types)), self._opset)), Reason)
 
@@ -115,7 +115,7 @@ class Propagation:
     def _node(
         self, node: onnx.NodeProto, scope: Scope, inner: MutableMapping[tuple[str, str], Scope]
     ) -> KnownFacts | Reason:
-        """Return what is known of the outputs of a node, or why it fails; the scopes of its graphs go into `inner`."""
+        """Return the facts about a node's outputs, or why it fails; its subgraphs' scopes are added to `inner`."""
         unknown = tuple(Facts() for _ in node.output)
         if any(attribute.ref_attr_name for attribute in node.attribute):
             return unknown
@@ -133,14 +133,14 @@ class Propagation:
         inputs = tuple(scope[name] if name else None for name in node.input)
         attributes = attribute_key(node)
         key = node.domain, node.op_type, attributes, inputs, tuple(map(bool, node.output))
-        # Of large constants nothing but their shapes is in the key.
+        # For large constants, the key contains only their shapes.
         known = attributes is not None and not any(facts is not None and facts.unread for facts in inputs)
         if known and key in self._found:
             return self._found[key]
         typed_node = view(node, scope, self._opset, self._imported)
         found = infer(typed_node, FOLDED)
         if isinstance(found, Reason) and default_domain(node.domain):
-            found = tuple(Facts() for _ in node.output)  # whether a node of another domain fails is not ours to tell
+            found = tuple(Facts() for _ in node.output)  # nodes of other domains are not checked here
         if not isinstance(found, Reason) and not is_constant(node):
             if traits_of(node).marks_quantization:
                 found = tuple(map(_shaped, found))
@@ -152,7 +152,7 @@ class Propagation:
         return found
 
     def _evaluated(self, node: onnx.NodeProto, typed_node: Node, found: KnownFacts) -> KnownFacts | None:
-        """Return what is evaluated of a node whose inputs are all constant."""
+        """Return the evaluated outputs of a node whose inputs are all constant."""
         if self._evaluate is None or default_domain(node.domain) or not _is_computable(node, typed_node, found):
             return None
         arrays = [self._elements(name, facts) for name, facts in zip(node.input, typed_node.inputs, strict=True)]
@@ -167,13 +167,13 @@ class Propagation:
         )
 
     def _elements(self, name: str, facts: Facts | None) -> Array | None:
-        """Return the elements of a constant, also of one that is not small."""
+        """Return the elements of a constant, even if it is not small."""
         if facts is None or not facts.unread:
             return None if facts is None else facts.known
         tensor = self._large.get(name)
         return None if tensor is None or (facts.size or 0) * 8 > FOLDED else array_of(tensor)
 
-    # --- nodes with graphs ---
+    # --- nodes with subgraphs ---
 
     def _with_graphs(
         self, node: onnx.NodeProto, scope: Scope, inner: MutableMapping[tuple[str, str], Scope]
@@ -202,10 +202,10 @@ class Propagation:
     def _iterated(
         self, node: onnx.NodeProto, body: onnx.GraphProto, iteration: IterationLayout, scope: Scope
     ) -> tuple[Scope, KnownFacts | None]:
-        """Return the scope of the body of a Loop or a Scan, and the known facts about the node's outputs."""
+        """Return the scope of the body of a Loop or a Scan, and the facts about the node's outputs."""
         attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute if one.name != "body"}
         count = attributes.get(iteration.scanned, 0) if iteration.scanned else 0
-        if iteration.scanned and self._opset < UNBATCHED_SCAN:  # the sequences of Scan-8 have a batch in front
+        if iteration.scanned and self._opset < UNBATCHED_SCAN:  # the sequences of Scan-8 have a leading batch axis
             given = {value.name: facts_of_type(value.type) for value in body.input}
             return self.graph(body, scope, given), None
         inputs = [scope[name] if name else None for name in node.input]
@@ -213,7 +213,7 @@ class Propagation:
         axes = attributes.get("scan_input_axes") or [0] * count
         scanned = [_slice(facts, axis) for facts, axis in zip(inputs[len(inputs) - count :], axes, strict=True)]
         names = [value.name for value in body.input]
-        # An iteration has a number, and takes place only if the condition is true.
+        # Inside an iteration, the condition is true.
         turns = [Facts(TensorProto.INT64, ()), constant(np.array(True))][: iteration.inputs]
         for _ in range(_ROUNDS):
             inside = self.graph(body, scope, dict(zip(names, [*turns, *carried, *scanned], strict=False)))
@@ -236,7 +236,7 @@ class Propagation:
 
 
 def _trips(inputs: Sequence[Facts | None], again: Facts | None) -> int | None:
-    """Return how many iterations a Loop has, if no condition ends it; `again` is its body's, while it is true."""
+    """Return the number of a Loop's iterations if no condition ends it; `again` is the body's condition."""
     most, begins = (*inputs, None, None)[:2]
     conditions = [again, *([begins] if begins is not None else [])]
     if most is None or not all(one and one.known is not None and one.known.all() for one in conditions):
@@ -250,14 +250,14 @@ def is_constant(node: onnx.NodeProto) -> bool:
 
 
 def _with_symbols(value: onnx.ValueInfoProto) -> Facts:
-    """Return what is declared of an input, with a symbol for each dim that has no name."""
+    """Return the declared facts about an input, with a symbol for each dim without a name."""
     facts = facts_of_type(value.type)
     dims = facts.shape and tuple(unnamed(value.name, at) if dim is None else dim for at, dim in enumerate(facts.shape))
     return dataclasses.replace(facts, shape=dims)
 
 
 def _is_computable(node: onnx.NodeProto, typed_node: Node, found: KnownFacts) -> bool:
-    """Return whether a node of constants returns the same each time, no more than is held, and no quantized weights."""
+    """Return whether a node of constants is deterministic and small enough, and does not dequantize weights."""
     if not node.input or Trait.RANDOM in float_traits(node) or traits_of(node).marks_quantization:
         return False
     if all(facts.known is not None for facts, used in zip(found, typed_node.used, strict=True) if used):
@@ -268,7 +268,7 @@ def _is_computable(node: onnx.NodeProto, typed_node: Node, found: KnownFacts) ->
 
 
 def _completed(facts: Facts, declared: onnx.TypeProto | None, *, foreign: bool) -> Facts:
-    """Fill in what is declared: the type of a value, and the shape of one that an operator of another domain makes."""
+    """Add declared facts: the type of a value, and the shape of an output from another domain's operator."""
     if declared is None or (facts.type and (facts.shape is not None or not foreign)):
         return facts
     known = facts_of_type(declared)
@@ -279,7 +279,7 @@ def _completed(facts: Facts, declared: onnx.TypeProto | None, *, foreign: bool) 
 
 
 def _without_floats(facts: Facts) -> Facts:
-    """Forget elements that kernels round in ways of their own."""
+    """Remove elements whose rounding depends on the kernel."""
     if facts.value is None or facts.value.array.dtype.kind not in "fcV":
         return facts
     return Facts(facts.dtype, facts.shape)
@@ -291,7 +291,7 @@ def _shaped(facts: Facts | None) -> Facts:
 
 
 def joined(one: Facts, other: Facts) -> Facts:
-    """Return what two values have in common."""
+    """Return the common facts about two values."""
     if one == other:
         return one
     shape: tuple[Dim, ...] | None = None
@@ -302,7 +302,7 @@ def joined(one: Facts, other: Facts) -> Facts:
 
 
 def _slice(facts: Facts | None, axis: int) -> Facts:
-    """Return the known facts about the slices of a value along an axis."""
+    """Return the facts about the slices of a value along an axis."""
     if facts is None or facts.shape is None:
         return Facts(facts.dtype if facts else None)
     place = axis % len(facts.shape) if facts.shape else 0
@@ -310,7 +310,7 @@ def _slice(facts: Facts | None, axis: int) -> Facts:
 
 
 def _stacked(facts: Facts, length: Dim, axis: int) -> Facts:
-    """Return the known facts about slices put together along an axis."""
+    """Return the facts about slices stacked along an axis."""
     if facts.shape is None:
         return Facts(facts.dtype)
     place = axis % (len(facts.shape) + 1)
@@ -323,7 +323,7 @@ def is_static(facts: Facts) -> bool:
 
 
 def scopes_of(scope: Scope, graph: onnx.GraphProto) -> Iterator[tuple[onnx.GraphProto, Scope]]:
-    """Yield a graph and all graphs in it, each with its scope."""
+    """Yield a graph and all its subgraphs, each with its scope."""
     yield graph, scope
     for node in graph.node:
         for name, inside in named_subgraphs(node):

@@ -1,7 +1,7 @@
 """Infer types and shapes of single values on demand, node by node from the declared ones.
 
-That does where dimensions are known or have names, and nothing is computed of shapes; for the rest onnx infers all
-values at once. What is told here is what onnx would tell, only sooner: equal nodes are inferred once.
+This suffices if dimensions are known or named, and nothing is computed from shapes; otherwise onnx infers all values at
+once. The results are those of onnx, but faster: equal nodes are inferred once.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from opshift.passes.graph.limits import LONGEST
 from opshift.passes.graph.traversal import GraphView, GraphWalk, attribute_key
 
 MOST = 256
-"""Nodes that are inferred one by one: where more of them differ, onnx is done sooner."""
+"""The maximum number of nodes to infer one by one: if more nodes differ, onnx's inference of the model is faster."""
 
 
 class StaticFacts:
-    """The facts of values of a main graph, as far as they follow from those that are declared."""
+    """The facts about values of a main graph that follow from the declared types."""
 
     def __init__(self, model: onnx.ModelProto, main: GraphView | GraphWalk) -> None:
-        """Take a model that is checked, and that nobody changes, and its main graph."""
+        """Store a checked model, which must not be modified, and its main graph."""
         nodes = model.graph.node
         self._model = model
         self._opset = default_opset(model.opset_import) or 1
@@ -51,9 +51,9 @@ class StaticFacts:
         self._inferred: dict[Hashable, tuple[Sequence[Facts | None], tuple[Facts, ...] | None]] = {}
 
     def _plain(self, places: Mapping[OpKey, Sequence[int]]) -> list[dict[int, Facts] | None]:
-        """Return for each node what nodes of its kind make of their one input; None where they may have more to them.
+        """Return each node's cache of outputs by input, shared per operator; None for operators that are not simple.
 
-        These have no attributes, one input and one output: that is checked, and so nobody need look.
+        Nodes of simple operators have no attributes, one input and one output; the model's checks guarantee it.
         """
         found: list[dict[int, Facts] | None] = [None] * sum(map(len, places.values()))
         for (domain, name, overload), indices in places.items():
@@ -68,7 +68,7 @@ class StaticFacts:
         return found
 
     def find(self, name: str) -> Facts | None:
-        """Return the facts of a value; None where they do not follow. Nodes are gone through up to its own."""
+        """Return the facts about a value; None if they do not follow. Nodes up to the value's own are inferred."""
         if not self._known:
             self._start()
         if name not in self._known and name not in self._unknown:
@@ -76,9 +76,9 @@ class StaticFacts:
         return self._known.get(name)
 
     def alike(self, index: int) -> int | None:
-        """Return what a node shares with those of the same operator, attributes, inputs (but for names) and outputs.
+        """Return a key that nodes with the same operator, attributes, inputs (except names) and outputs share.
 
-        None where that does not follow, and for nodes without attributes.
+        Return None if the facts do not follow, and for nodes without attributes.
         """
         if not self._known:
             self._start()
@@ -87,7 +87,7 @@ class StaticFacts:
         return self._alike.get(index)
 
     def _go_to(self, wanted: str | None, place: int) -> None:
-        """Go through the nodes up to the one that makes a value, or that stands at a place."""
+        """Infer the nodes up to the producer of a value, or up to an index."""
         known, unknown, declared, nodes = self._known, self._unknown, self._declared, self._model.graph.node
         for index, plain in self._rest:
             if plain is None:
@@ -111,10 +111,10 @@ class StaticFacts:
         self._at = index
 
     def _start(self) -> None:
-        """Note what is declared."""
+        """Record the declared facts."""
         graph, known = self._model.graph, self._known
         known[""] = None
-        types: dict[bytes, Facts] = {}  # a large model has few
+        types: dict[bytes, Facts] = {}  # a large model has few types
         for values in (graph.value_info, graph.output, graph.input):
             for value in values:
                 kind = value.type.SerializeToString()
@@ -123,7 +123,7 @@ class StaticFacts:
                 facts = types[kind]
                 fixed = _is_static(facts) and all(isinstance(dim, int) for dim in facts.shape or ())
                 if not (_is_static(facts) if values is graph.input else fixed):
-                    self._unknown.add(value.name)  # what is declared and what follows would have to be brought together
+                    self._unknown.add(value.name)  # declared and inferred facts would have to be merged
                 elif values is graph.input:
                     known[value.name] = facts
                 elif facts.dtype in FLOATS:
@@ -143,7 +143,7 @@ class StaticFacts:
         outputs: Sequence[str],
         plain: dict[int, Facts] | None,
     ) -> None:
-        """Note the known facts about the outputs of a node, and of its kind."""
+        """Record the facts about the outputs of a node in the cache of its operator."""
         known = self._known
         found: tuple[Facts, ...] | None = None
         try:
@@ -160,13 +160,13 @@ class StaticFacts:
             elif len(self._inferred) < MOST:
                 found = self._new(node, inputs)
                 if attributes is not None:
-                    # The inputs are kept, so that their ids are nobody else's.
+                    # The inputs are kept alive, so that their ids stay unique.
                     same = self._inferred[key] = inputs, found
                 if found and plain is not None and used == 1 and inputs[0] is not None:
                     plain[id(inputs[0])] = found[0]
             if same:
                 self._alike[index] = id(same)
-        # Of what is made of constants elements may follow, of which a declaration says nothing.
+        # Outputs computed from constants may have constant elements, which a declaration does not contain.
         computed = traits(node.op_type).flow is not Flow.DROPPED and any(map(_is_computed, map(known.get, names)))
         for name, facts in zip(outputs, found or [None] * len(outputs), strict=True):
             if name in known or name in self._unknown:
@@ -185,7 +185,7 @@ class StaticFacts:
         if not constant and (
             traits(node.op_type).flow is Flow.DROPPED or all(one is None or one.value for one in inputs)
         ):
-            return None  # elements follow
+            return None  # the elements are constant
         if not constant and attribute_key(node) is None:
             return None
         typed_node = view(node, Scope(self._known), self._opset)
@@ -197,18 +197,18 @@ class StaticFacts:
         return tuple([self._the_one(facts) for facts in found])
 
     def _the_one(self, facts: Facts) -> Facts:
-        """Return one object for facts that are equal: by its id it is found."""
+        """Return the shared object for equal facts, so that its id can be used as a key."""
         return self._one.setdefault(facts, facts)
 
 
 class OnDemandScope:
-    """A scope of which nothing is found out until it is asked for a value.
+    """A scope that infers facts only when a value is requested.
 
-    Of a main graph these are facts that follow from what is declared, as long as that does, and then all of them.
+    For a main graph, it uses the facts that follow from declared types, until these are not enough; then it infers all.
     """
 
     def __init__(self, static: StaticFacts | None, whole: Callable[[], Scope]) -> None:
-        """Ask `whole` for the scope only where `static` does not do."""
+        """Store both sources; `whole` returns the full scope, and is called only if `static` is not enough."""
         self._static = static
         self._infer = whole
         self._whole: Scope | None = None
@@ -224,11 +224,11 @@ class OnDemandScope:
         return self._all()[name]
 
     def alike(self, index: int) -> int | None:
-        """Return what a node shares with those that are the same to a planner, see `StaticFacts.alike`."""
+        """Return a key that nodes equal for a planner share, see `StaticFacts.alike`."""
         return self._static.alike(index) if self._static and not self._noted else None
 
     def note(self, name: str, facts: Facts) -> None:
-        """Note what has been found out about a value."""
+        """Record facts about a value."""
         self._noted[name] = facts
         if self._whole is not None:
             self._whole.note(name, facts)
@@ -247,12 +247,12 @@ class OnDemandScope:
 
 
 def _is_computed(facts: Facts | None) -> bool:
-    """Return whether a value is one of which no elements are known."""
+    """Return whether a value has no known elements."""
     return facts is not None and facts.value is None and not facts.unread
 
 
 def _is_static(facts: Facts) -> bool:
-    """Return whether type and rank are known, and each dimension or its name."""
+    """Return whether type and rank are known, and each dimension is known or named."""
     if not facts.dtype or facts.shape is None or None in facts.shape:
         return False
     return len(facts.shape) != 1 or not isinstance(facts.shape[0], int) or facts.shape[0] <= LONGEST

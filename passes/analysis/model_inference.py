@@ -1,8 +1,8 @@
-"""Infer the types and shapes of a whole model with onnx, without the nodes on which it is known to crash.
+"""Infer the types and shapes of a whole model with onnx, without the nodes that are known to crash it.
 
-onnx's inference (1.23.2) dereferences the type of an input without asking whether there is one (EyeLike,
-RegexFullMatch): values without a type are declared as tensors of an undefined one. Nodes that it crashes on for another
-reason, or infers wrongly, are set aside: it sees an unknown operator in their place.
+onnx's inference (1.23.2) dereferences the type of an input without checking that it exists (EyeLike, RegexFullMatch):
+values without a type are declared as tensors of undefined type. Nodes that crash it for another reason, or that it
+infers wrongly, are set aside: an unknown operator takes their place.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from opshift.passes.graph.limits import LONGEST
 from opshift.passes.graph.traversal import graphs, subgraphs
 
 _ASIDE = "opshift.aside:"
-"""The start of the domain of a node that is set aside; its own domain follows."""
+"""The prefix of the domain of a node that is set aside; its own domain follows."""
 
 _ZERO = b"\x0a\x02\x08\x00"
-"""A dimension of zero in a shape, as protobuf writes it."""
+"""A dimension of zero in a shape, in protobuf's encoding."""
 
 _CEIL = b"ceil_mode"
 
@@ -62,10 +62,10 @@ _OPTIONAL.optional_type.elem_type.CopyFrom(_TENSOR)
 def infer_model(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of a model with inferred types and shapes; the model itself is not changed.
 
-    A function is not looked into. A value of which nothing is known may be declared as a tensor without element type.
+    Functions are not analyzed. A value without known facts may be declared as a tensor without element type.
 
     Raises:
-        Exception: InferenceError, or what C++ throws at contents that nobody foresaw.
+        Exception: InferenceError, or any C++ exception for unexpected contents.
     """
     known = without_hostile_dims(model)
     shown = known
@@ -94,7 +94,7 @@ def infer_model(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _put_back(model: onnx.ModelProto) -> None:
-    """Give the nodes that were set aside their own domains again."""
+    """Restore the domains of the nodes that were set aside."""
     kept = [item for item in model.opset_import if not item.domain.startswith(_ASIDE)]
     if len(kept) == len(model.opset_import):
         return
@@ -113,9 +113,9 @@ def _set_aside(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
 
 
 def _set_aside_unsafe(model: onnx.ModelProto, data: bytes) -> None:
-    """Set aside nodes that end the process or are inferred wrongly, and those with parameters that have no value yet.
+    """Set aside nodes that crash the process or are inferred wrongly, and those with unbound attribute references.
 
-    onnx takes the default for an attribute that refers to a parameter.
+    onnx uses the default for an attribute that refers to a parameter.
     """
     listed = [name for name in FATAL | NEEDS_CONSTANTS | WRONG_SIZE if name.encode() in data]
     references = _REFERENCE in data
@@ -142,7 +142,7 @@ def _set_aside_unsafe(model: onnx.ModelProto, data: bytes) -> None:
 
 
 def _set_aside_malformed(model: onnx.ModelProto, graph: onnx.GraphProto, outer: Sequence[Set[str]]) -> None:
-    """Set aside nodes that lack an input or an attribute, or that read what nothing computes.
+    """Set aside nodes without a required input or attribute, or with an undefined input.
 
     onnx's checker refuses such nodes; those of functions may have lost a parameter since.
     """
@@ -174,7 +174,7 @@ class _Form:
     attributes: frozenset[str]
 
     def fits(self, node: onnx.NodeProto) -> bool:
-        """Return whether a node has all that it must."""
+        """Return whether a node has all required inputs, outputs and attributes."""
         return (
             self.inputs[0] <= len(node.input) <= self.inputs[1]
             and self.outputs[0] <= len(node.output) <= self.outputs[1]
@@ -196,7 +196,7 @@ def _form(domain: str, name: str, version: int) -> _Form | None:
 
 
 def _constants(graph: onnx.GraphProto) -> frozenset[str]:
-    """Return the values of which onnx's inference sees the elements: not those of the graphs around this one."""
+    """Return the values whose elements onnx's inference reads: those of outer graphs are not included."""
     made = (node.output[0] for node in graph.node if node.op_type == CONSTANT and len(node.output) == 1)
     return frozenset(made).union(tensor.name for tensor in graph.initializer)
 
@@ -212,7 +212,7 @@ def _declare(model: onnx.ModelProto) -> None:
 
 
 def _declare_in(graph: onnx.GraphProto, opset: int, outer: Mapping[str, TypeProto]) -> None:
-    """Declare the types of values in one graph and those inside it; `outer` has the types that are no tensors."""
+    """Declare the types of values in one graph and its subgraphs; `outer` has the types that are not tensors."""
     others = dict(outer)
     typed = {tensor.name for tensor in graph.initializer}
     typed.update(tensor.values.name for tensor in graph.sparse_initializer)
@@ -258,7 +258,7 @@ def _declare_in(graph: onnx.GraphProto, opset: int, outer: Mapping[str, TypeProt
 
 @functools.cache
 def _kinds(domain: str, name: str, opset: int) -> Sequence[TypeProto | None]:
-    """Return what each output of an operator is: a tensor, a sequence or an optional; None where that depends."""
+    """Return the kind of each output of an operator: tensor, sequence or optional; None if it depends on the node."""
     schema = schema_at("", name, opset) if not default_domain(domain) else None
     found: list[TypeProto | None] = []
     for output in schema.outputs if schema else ():
@@ -269,7 +269,7 @@ def _kinds(domain: str, name: str, opset: int) -> Sequence[TypeProto | None]:
 
 
 def _declare_carried(node: onnx.NodeProto, body: onnx.GraphProto, others: Mapping[str, TypeProto]) -> None:
-    """Declare the inputs of a Loop's body that carry no tensors."""
+    """Declare the loop-carried inputs of a Loop's body that are not tensors."""
     for name, value in zip(node.input, body.input, strict=False):
         if name in others and value.type.WhichOneof("value") is None:
             value.type.CopyFrom(_shapeless(others[name]))
@@ -278,9 +278,9 @@ def _declare_carried(node: onnx.NodeProto, body: onnx.GraphProto, others: Mappin
 def _kind_of(
     node: onnx.NodeProto, index: int, inner: Sequence[onnx.GraphProto], others: Mapping[str, TypeProto]
 ) -> TypeProto:
-    """Return what an output of If, Loop, Identity or OptionalGetElement is."""
+    """Return the type of an output of If, Loop, Identity or OptionalGetElement."""
     if inner:
-        # A Loop's body gives the condition first, and what is stacked up of its last outputs is a tensor.
+        # A Loop's body returns the condition first, and its scan outputs are tensors.
         loop = traits(node.op_type).iteration
         loop = None if loop and loop.scanned else loop
         first, carried = (loop.outputs, len(node.input) - loop.inputs) if loop else (0, len(node.output))
@@ -305,11 +305,11 @@ def _shapeless(kind: TypeProto) -> TypeProto:
     return found
 
 
-# --- zeros that are no facts ---
+# --- false dimensions of zero ---
 
 
 def _set_aside_unsure(shown: onnx.ModelProto, inferred: onnx.ModelProto) -> bool:
-    """Set aside nodes that are inferred wrongly where shapes of inputs are not known; return whether there are any."""
+    """Set aside nodes that are inferred wrongly for unknown input shapes; return whether there are any."""
     found = False
     for here, there in _pairs(shown, inferred):
         nodes = [one for one in here.node if one.op_type in UNSURE and not default_domain(one.domain)]
@@ -332,7 +332,7 @@ def _set_aside_late(
 ) -> bool:
     """Set aside pools whose sizes count windows that start in the padding; return whether there are any.
 
-    What else is inferred of them is declared instead: what follows them is inferred from that.
+    Their other inferred facts are declared instead, for the inference of the following nodes.
     """
     known = {**outer, **{value.name: facts_of_type(value.type) for value in _values(there)}}
     known.update((tensor.name, Facts(tensor.data_type, tuple(tensor.dims))) for tensor in there.initializer)
@@ -368,9 +368,9 @@ def _pairs(one: onnx.ModelProto, other: onnx.ModelProto) -> Iterator[tuple[onnx.
 
 
 def _set_aside_zeros(shown: onnx.ModelProto, inferred: onnx.ModelProto) -> bool:
-    """Set aside the first nodes of each graph that give a dimension of 0 and have none; return whether there are any.
+    """Set aside the first nodes of each graph that infer 0 dims from nonzero ones; return whether there are any.
 
-    An unknown dimension reads as 0 to some operators (Attention). Where all that a node reads is known, it is one.
+    Some operators (Attention) read an unknown dimension as 0. If all inputs of a node are known, the 0 is a fact.
     """
     found = False
     for here, there in _pairs(shown, inferred):
@@ -403,15 +403,15 @@ def _is_known(value: onnx.ValueInfoProto) -> bool:
     return shape is not None and all(isinstance(dim, int) for dim in shape)
 
 
-# The field dim_value, with a number that takes four bytes (2**21 and more) to ten (what is negative).
+# The field dim_value, with a number of four (2**21 and more) to ten bytes (negative numbers).
 _FAR = re.compile(rb"\x08[\x80-\xff]{3,9}[\x01-\x7f]")
 
 
 def without_hostile_dims(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model, itself or a copy, that says nothing of dimensions that onnx's inference does not survive.
+    """Return the model, or a copy without the dimensions that crash onnx's inference.
 
-    Negative ones, which onnxruntime takes for unknown, end the process (1.23.2, Slice); vectors of more than `LONGEST`
-    elements take memory without bounds.
+    Negative dimensions, which onnxruntime treats as unknown, crash the process (1.23.2, Slice). Vectors of more than
+    `LONGEST` elements need unbounded memory.
     """
     try:
         data = model.SerializeToString()

@@ -1,6 +1,6 @@
-"""The summary of a model: its nodes with functions inlined, small constants, and every shape that onnx infers.
+"""Summarize a model: its nodes with functions inlined, small constants, and every shape that onnx infers.
 
-Weights are not read. A dim of a graph input that has no name has the one that its spec has.
+Weights are not read. An unnamed dim of a graph input gets the name from its input spec.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opshift.passes.analysis.scopes import Array, Shape, graph_inputs, unnamed, 
 from opshift.passes.graph.traversal import graphs, subgraphs
 
 _FEW = 16
-"""Elements: a constant that has more is a table, not a number that somebody chose."""
+"""The maximum number of elements of a small constant: a larger one is a table."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class ModelSummary:
     """The summary of a model, for analyses.
 
     Attributes:
-        graph: the main graph, with functions inlined unless that makes too much of it.
+        graph: the main graph, with functions inlined unless it would become too large.
         inputs: the names of the graph inputs that a caller feeds.
         functions: the names of functions that are still called.
-        shapes: the dims of each value whose rank is known, or declared by the body that it goes into; those of what a
-            graph input reshapes, and of what follows, are those that there are where the shape stays as it is.
-        constants: those of at most 16 elements, by name.
+        shapes: the dims of each value whose rank is known, or declared by the body that reads it. A Reshape to a graph
+            input counts as a Reshape that keeps the shape, also for the values that follow.
+        constants: the constants of at most 16 elements, by name.
         weights: the shapes of all initializers of the main graph.
-        same: for a value that has the elements of another, that other.
+        same: the source of each value that has the elements of another value.
         versions: the version of each domain.
-        bearers: for the symbol of a dim, the first graph input that has it, and its axis there.
+        bearers: for each symbol of a dim, the first graph input with this symbol, and its axis.
     """
 
     graph: onnx.GraphProto
@@ -52,7 +52,7 @@ class ModelSummary:
     bearers: Mapping[str, tuple[str, int]]
 
     def origin(self, name: str) -> str:
-        """Return the value that a value has its elements from, through operators that only move or cast them."""
+        """Return the source of a value's elements, through operators that only move or cast them."""
         for _ in range(16):
             if name in self.constants or name not in self.same:
                 break
@@ -60,7 +60,7 @@ class ModelSummary:
         return name
 
     def constant(self, name: str) -> Array | None:
-        """Return the elements of a small constant, in whatever shape it is written down."""
+        """Return the elements of a small constant, whatever its shape."""
         return self.constants.get(self.origin(name)) if name else None
 
 
@@ -75,7 +75,7 @@ def summary(model: onnx.ModelProto) -> ModelSummary:
                 bearers.setdefault(dim.dim_param, (value.name, axis))
     if light.functions and scopes.expanded(light) <= scopes.INLINED:
         light = scopes.inlined(light)
-    # Where inference fails, what is declared is known all the same.
+    # If inference fails, the declared types are still used.
     with contextlib.suppress(onnx.shape_inference.InferenceError, ValueError, RuntimeError):
         light = infer_model(light)
     shapes = _shapes(light)
@@ -94,7 +94,7 @@ def summary(model: onnx.ModelProto) -> ModelSummary:
                 _keep(constants, node.output[0], next((item.t for item in node.attribute), None))
             elif traits(node.op_type).all_elements and node.input:
                 same[node.output[0]] = node.input[0]
-            # Inference may leave the rank open that a body declares: of what a Reshape makes, say.
+            # A body may declare a rank that inference leaves unknown, such as that of a Reshape.
             for name, dims in declared_by_bodies(node, versions(light).get("", 0)):
                 shapes.setdefault(name, dims)
     if (unchanged := _without_reshaping(light, shapes)) is not None:
@@ -126,7 +126,7 @@ def _shapes(model: onnx.ModelProto) -> dict[str, tuple[Dim, ...]]:
 
 
 def _without_reshaping(model: onnx.ModelProto, shapes: Mapping[str, tuple[Dim, ...]]) -> onnx.ModelProto | None:
-    """Return a model in which a Reshape to a shape that is a graph input returns what it reads; None if it has none."""
+    """Return a model in which each Reshape to a graph input is an identity; None if it has none."""
     given = {value.name for value in model.graph.input}
     places = [
         place
@@ -146,11 +146,11 @@ def _without_reshaping(model: onnx.ModelProto, shapes: Mapping[str, tuple[Dim, .
 
 
 _WRITTEN = {"value_int": 7, "value_ints": 7, "value_float": 1, "value_floats": 1, "value_string": 8, "value_strings": 8}
-"""The element types of a Constant's attributes that are no tensor."""
+"""The element types of a Constant's attributes that are not tensors."""
 
 
 def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
-    """Return the tensor of a Constant node, whichever of its attributes it has."""
+    """Return the tensor of a Constant node, from whichever attribute it has."""
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.TENSOR:
             tensor: onnx.TensorProto = attribute.t
@@ -173,9 +173,9 @@ def _keep(constants: dict[str, Array], name: str, tensor: onnx.TensorProto | Non
 
 
 def declared_by_bodies(node: onnx.NodeProto, opset: int) -> Iterator[tuple[str, tuple[Dim, ...]]]:
-    """Yield inputs of a Loop or a Scan, and the dims that the body declares for them; None for one that it leaves open.
+    """Yield inputs of a Loop or a Scan, and the dims that the body declares for them; None for a dynamic dim.
 
-    What a Scan cuts along an axis has that axis besides, and a Scan-8 the batch before all, which is left out.
+    A scanned input has an additional axis, and the inputs of Scan-8 have a leading batch axis, which is left out.
     """
     attributes = {one.name: one for one in node.attribute}
     body = attributes.get("body")
@@ -196,7 +196,7 @@ def declared_by_bodies(node: onnx.NodeProto, opset: int) -> Iterator[tuple[str, 
 
 
 def declared_of_elements(node: onnx.NodeProto) -> Iterator[tuple[str, tuple[Dim, ...]]]:
-    """Yield the sequences that a SequenceMap goes through, and the dims that its body declares for their elements."""
+    """Yield the input sequences of a SequenceMap, and the dims that its body declares for their elements."""
     if node.op_type != SEQUENCE_MAP:
         return
     for name, value in zip(node.input, next(subgraphs(node)).input, strict=False):

@@ -1,7 +1,7 @@
 """Infer the outputs of one node with onnx, even if facts about its inputs are missing.
 
-onnx infers nothing of an input without an element type, and takes what else it does not know for zero or for absent.
-Here types are assumed, and nothing is concluded from what is not known.
+onnx infers nothing for an input without an element type, and treats other unknown facts as zero or absent. Here types
+are assumed, and unknown facts lead to no conclusions.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from opshift.opsets.registry.schema import Schema
 from opshift.passes.graph import limits
 
 Types = Mapping[int, onnx.TypeProto]
-"""Types that are assumed, by the index of the input."""
+"""Assumed types, by input index."""
 
 _PREFERRED = ("float", "int64", "int32", "bool", "uint8", "int8", "float16", "double", "string")
-"""Element types in the order in which they are assumed: those of most models first."""
+"""The element types in the order in which they are assumed: those of most models first."""
 
 _TRIES = 24
-"""Combinations of types that are tried for the inputs of one node: no operator of onnx 1.23.2 needs as many."""
+"""The maximum number of type combinations for the inputs of one node: no operator of onnx 1.23.2 needs as many."""
 
 _NUMBERS = (5040, 1)
-"""Numbers in place of dimensions that are not known: heads and groups divide the one, the other broadcasts."""
+"""The numbers used for unknown dimensions: heads and groups divide 5040, and 1 broadcasts."""
 
 
 _POSITIONS = frozenset(("tensor(int32)", "tensor(int64)"))
@@ -45,18 +45,18 @@ _POSITIONS = frozenset(("tensor(int32)", "tensor(int64)"))
 
 @dataclass(frozen=True)
 class NodeInference:
-    """The inference of one node; `proto` is the node, its inputs i0, i1 ... and outputs o0, o1 ..., '' if left out."""
+    """The inference of one node; `proto` is the node, with inputs i0, i1 ... and outputs o0, o1 ..., '' if omitted."""
 
     node: Node
     schema: Schema
     proto: onnx.NodeProto
 
     def facts(self, *, strict: bool) -> tuple[Facts, ...] | str:
-        """Return the facts of the outputs, or what onnx complains of.
+        """Return the facts about the outputs, or onnx's error.
 
-        Unless `strict`, that is what would be wrong whatever comes to be known.
-        Types that are not known are assumed, in two ways that differ in all of them: what is inferred in both does not
-        depend on them. Of a node on which onnx crashes nothing is known.
+        Unless `strict`, an error is returned only if it would occur for all unknown facts. Unknown types are assumed
+        twice, with all of them different: facts inferred in both runs do not depend on them. A node that crashes onnx
+        has unknown outputs.
         """
         try:
             return self._facts(strict)
@@ -89,7 +89,7 @@ class NodeInference:
         )
 
     def _free(self) -> Collection[int]:
-        """Return the inputs for which more than one type may be assumed."""
+        """Return the inputs with more than one possible type."""
         typed = {self._variable(index) for index, facts in enumerate(self.node.inputs) if facts and facts.type}
         return [
             index
@@ -99,14 +99,14 @@ class NodeInference:
         ]
 
     def _variable(self, index: int) -> str:
-        """Name what inputs of one type share."""
+        """Return the name of the type variable of an input."""
         parameter = self.schema.input(index)
         if parameter is None or not parameter.homogeneous:
             return f"input {index}"
         return parameter.type_variable
 
     def _is_sure(self, index: int, facts: Facts, free: Collection[int], second: Sequence[Facts] | None) -> bool:
-        """Return whether an output's element type does not come from an assumption about `free` inputs."""
+        """Return whether an output's element type does not depend on an assumption about `free` inputs."""
         guessed = {parameter.type_variable for one in free if (parameter := self.schema.input(one)) is not None}
         formal = self.schema.outputs[min(index, len(self.schema.outputs) - 1)]
         if len(formal.types) == 1:
@@ -118,7 +118,7 @@ class NodeInference:
         return second[index].dtype == facts.dtype
 
     def _call(self, inputs: Sequence[Facts | None], assumed: Types) -> tuple[Facts, ...] | str:
-        """Infer the outputs, with a type assumed for each input that has none; or return onnx's complaint."""
+        """Infer the outputs, with an assumed type for each input without one; or return onnx's error."""
         present = {index: facts for index, facts in enumerate(inputs) if facts is not None}
         data = {
             f"i{index}": self._shown(index, facts.known, facts.dtype or 0)
@@ -148,19 +148,19 @@ class NodeInference:
         return with_fixed_rank(self.node.name, found)
 
     def _counts(self, index: int, facts: Facts) -> bool:
-        """Return whether onnx reads sizes off floats: the scales of Resize."""
+        """Return whether onnx reads sizes from floats: the scales of Resize."""
         few = facts.dtype == TensorProto.FLOAT and (facts.size or 0) <= limits.MOST_AXES
         return few and index in traits(self.node.name, self.node.domain).counts
 
     def _shown(self, index: int, known: npt.NDArray[Any], dtype: int) -> onnx.TensorProto:
-        """Return the elements of an input; onnx reads int64 where positions may be int32 as well, as Pad's axes may."""
+        """Return the elements of an input; onnx reads only int64 if int32 is also permitted, as for Pad's axes."""
         parameter = self.schema.input(index)
         if parameter is not None and parameter.types == _POSITIONS:
             return tensor_of(known.astype(np.int64), TensorProto.INT64, f"i{index}")
         return tensor_of(known, dtype, f"i{index}")
 
     def _assumptions(self) -> Iterator[Types]:
-        """Yield types for the inputs that have none, as the schema allows; the same for inputs of one type variable."""
+        """Yield types for the untyped inputs, as the schema permits; inputs of one type variable get the same type."""
         bound: dict[str, str] = {}
         places: dict[str, list[int]] = {}
         allowed: dict[str, Sequence[str]] = {}
@@ -175,7 +175,7 @@ class NodeInference:
                 places.setdefault(variable, []).append(index)
                 allowed[variable] = sorted(parameter.types, key=_preference)
         choices = [[bound[variable]] if variable in bound else kinds for variable, kinds in allowed.items()]
-        # First the n-th type of each variable: two in a row differ in all variables that leave a choice.
+        # First the n-th type of each variable: two in a row differ in all variables with several types.
         turns = range(max(map(len, choices), default=1))
         together = (tuple(kinds[turn % len(kinds)] for kinds in choices) for turn in turns)
         for chosen in itertools.chain(together, itertools.product(*choices)):
@@ -186,11 +186,10 @@ class NodeInference:
             }
 
     def _is_final(self) -> bool:
-        """Return whether what onnx complains of would be wrong whatever became known of the inputs.
+        """Return whether onnx's error would occur for all unknown facts about the inputs.
 
-        Pad with axes that are computed, and Resize with sizes whose number is not known, are examples of what would
-        not. Dimensions are filled in, all with the same number, and some number would have to do; elements of integers
-        are as well, with 0, 1, 2 ...
+        Counterexamples are Pad with computed axes, and Resize with an unknown number of sizes. Unknown dimensions are
+        set to one number; the error must occur for all tried numbers. Unknown integer elements are set to 0, 1, 2 ...
         """
         present = [facts for facts in self.node.inputs if facts is not None]
         if any(not facts.dtype or facts.shape is None for facts in present):
@@ -201,7 +200,7 @@ class NodeInference:
         return all(isinstance(self._call(one, {}), str) for inputs in tried for one in (inputs, _counted(inputs)))
 
     def _without_false_zeros(self, assumed: Types, found: tuple[Facts, ...]) -> tuple[Facts, ...]:
-        """Forget dimensions of 0 that onnx has made of ones that are not known (Attention): with a number they go."""
+        """Remove dimensions of 0 that onnx infers from unknown ones (Attention) but not from other numbers."""
         present = [facts for facts in self.node.inputs if facts is not None]
         if all(facts.size != 0 for facts in found) or any(facts.size == 0 for facts in present):
             return found
@@ -220,11 +219,11 @@ class NodeInference:
 
 
 _COUNTS = (TensorProto.INT64, TensorProto.INT32)
-"""Element types of the inputs whose elements onnx looks at."""
+"""The element types of inputs whose elements onnx reads."""
 
 
 def _is_shown(facts: Facts) -> bool:
-    """Return whether onnx is shown the elements of a constant."""
+    """Return whether onnx gets the elements of a constant."""
     return facts.dtype in _COUNTS and facts.known is not None and facts.known.size <= 1024
 
 
@@ -233,7 +232,7 @@ def _is_static(facts: Facts) -> bool:
 
 
 def _filled(inputs: Sequence[Facts | None], number: int) -> Sequence[Facts | None]:
-    """Return the known facts about inputs, with a number in place of dimensions that are not known."""
+    """Return the facts about inputs, with a number in place of unknown dimensions."""
     return [
         dataclasses.replace(facts, shape=tuple(dim if isinstance(dim, int) else number for dim in facts.shape))
         if facts is not None and facts.shape is not None
@@ -243,7 +242,7 @@ def _filled(inputs: Sequence[Facts | None], number: int) -> Sequence[Facts | Non
 
 
 def _counted(inputs: Sequence[Facts | None]) -> Sequence[Facts | None]:
-    """Return the known facts about inputs, with elements 0, 1, 2 ... of vectors of integers that are not constant."""
+    """Return the facts about inputs, with elements 0, 1, 2 ... for integer vectors that are not constant."""
     return [
         constant(np.arange(size, dtype=helper.tensor_dtype_to_np_dtype(facts.dtype)), facts.dtype)
         if index
@@ -259,7 +258,7 @@ def _counted(inputs: Sequence[Facts | None]) -> Sequence[Facts | None]:
 
 
 def _kept(shape: tuple[Dim, ...] | None, sure: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
-    """Return dimensions without those of 0 that are none in `sure`."""
+    """Return dimensions without the zeros that are not zero in `sure`."""
     if shape is None:
         return None
     agreed = sure if sure is not None and len(sure) == len(shape) else (None,) * len(shape)
@@ -273,7 +272,7 @@ def _preference(kind: str) -> tuple[bool, int, str]:
 
 
 def _type_named(kind: str, facts: Facts | None) -> onnx.TypeProto:
-    """Return the type that a schema writes as `tensor(float)`, `seq(tensor(float))` or `optional(...)`."""
+    """Return the type that a schema spells `tensor(float)`, `seq(tensor(float))` or `optional(...)`."""
     outer, _, inner = kind.removesuffix(")").partition("(")
     found = onnx.TypeProto()
     if outer in ("seq", "optional"):
@@ -292,6 +291,6 @@ def _element_type(name: str) -> int:
 
 
 def _reshaped(kind: onnx.TypeProto, facts: Facts | None) -> onnx.TypeProto:
-    """Return an assumed type with another shape; one of no tensor has none."""
+    """Return an assumed type with another shape; a type without a tensor has none."""
     known = facts_of_type(kind)
     return type_of_facts(Facts(known.dtype, facts.shape)) if known.dtype and facts else kind

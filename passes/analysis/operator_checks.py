@@ -1,4 +1,4 @@
-"""Checks of a node that onnx's checker and inference do not make: its types, and what its operator refuses."""
+"""Check nodes where onnx's checker and inference do not: types, and invalid values that an operator defines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opshift.opsets.registry.schema import schema_read_at
 
 
 def operator_fault(node: Node) -> str | None:
-    """Return what is wrong with a node of the default domain, as far as its inputs are known."""
+    """Return the reason why a default-domain node is invalid, as far as its inputs are known."""
     schema, operator = schema_read_at("", node.name, node.since_version), operator_for("", node.name)
     if schema is None or operator is None:
         return None

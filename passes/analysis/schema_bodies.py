@@ -1,6 +1,6 @@
-"""Function bodies: ONNX defines many operators by nodes of other operators, which serve as lowerings.
+"""Use ONNX's function bodies, which define many operators by nodes of other operators, as lowerings.
 
-Kernels round as they like, and a body rounds after each of its nodes: it computes the same but for rounding.
+A body rounds after each of its nodes, and a kernel may round differently: the results are the same except for rounding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from opshift.passes.analysis.inference import make_node
 
 
 def bodies(lifted: Lifted) -> Iterator[Body | Reason]:
-    """Yield the bodies of every version that can say a meaning, newest first, or why it has none for what is known."""
+    """Yield the bodies of every version that can express a meaning, newest first, or the reason why there is none."""
     if lifted.operator.domain:
         return
     if lifted.operator.body_unused:
@@ -65,7 +65,7 @@ def _bodies(lifted: Lifted, schema: Schema, native: Native) -> Iterator[Body | R
 
 
 def _rounds(lifted: Lifted, schema: Schema) -> bool:
-    """Return whether a body and a kernel may round otherwise: not where there are no floats."""
+    """Return whether a body and a kernel may round differently: only if there are floats."""
     given = {parameter.type_variable for parameter in schema.inputs}
     whole = all(facts is None or facts.dtype in INTEGERS for facts in lifted.operands)
     return not traits(schema.name).exact_body and not (

@@ -1,4 +1,4 @@
-"""The known facts about a model's values: types, shapes and small constants, by graph."""
+"""Provide the facts about a model's values by graph: types, shapes and small constants."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.graph.traversal import graphs, named_subgraphs, subgraphs
 
 INLINED = 200_000
-"""Nodes: a model that has more when its functions are inlined is described without them."""
+"""The maximum number of nodes after inlining: a larger model is described without its functions."""
 
 
 class Values(Protocol):
-    """The known facts about the values that one graph can see."""
+    """The facts about the values that one graph can see."""
 
     def __getitem__(self, name: str) -> Facts | None:
-        """Return the known facts about a value, which may be nothing; None for an input that a call leaves out."""
+        """Return the facts about a value, which may be empty; None for an input that a call omits."""
 
     def note(self, name: str, facts: Facts) -> None:
-        """Note what has been found out about a value of this graph."""
+        """Record facts about a value of this graph."""
 
     def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
         """Return the scope of a subgraph."""
@@ -43,16 +43,16 @@ class Values(Protocol):
 
 @dataclass(frozen=True)
 class Scope:
-    """The facts of the values that one graph can see; those of the graphs around it are in `outer`."""
+    """The facts about the values that one graph can see; `outer` has those of the outer graphs."""
 
     own: dict[str, Facts | None]
     outer: Scope | None = None
     inner: Mapping[tuple[str, str], Scope] = field(default_factory=dict)
     fails: bool = False
-    """Whether a node of the graph does not accept the shapes of its inputs: nobody reaches its end."""
+    """Whether a node of the graph rejects the shapes of its inputs, so that the graph never completes."""
 
     def __getitem__(self, name: str) -> Facts | None:
-        """Return the known facts about a value, which may be nothing; None for an input that a call leaves out."""
+        """Return the facts about a value, which may be empty; None for an input that a call omits."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.own:
@@ -61,7 +61,7 @@ class Scope:
         return Facts()
 
     def note(self, name: str, facts: Facts) -> None:
-        """Note what has been found out about a value of this graph."""
+        """Record facts about a value of this graph."""
         self.own[name] = facts
 
     def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
@@ -73,7 +73,7 @@ NOTHING = Scope({})
 
 
 def dtypes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[int]:
-    """Yield the element types that a graph declares, of values and initializers, with repetitions."""
+    """Yield the declared element types of a graph's values and initializers, with repetitions."""
     if isinstance(graph, onnx.GraphProto):
         yield from (tensor.data_type for tensor in graph.initializer)
         yield from (tensor.values.data_type for tensor in graph.sparse_initializer)
@@ -99,8 +99,8 @@ def default_opset(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:
 def describe(model: onnx.ModelProto, absent: Collection[str] = (), summary: onnx.ModelProto | None = None) -> Scope:
     """Infer types and shapes of all graphs of a model, through its functions; weights are not read.
 
-    `absent` names inputs of the main graph that nobody feeds: those of a function that a call leaves out. `summary` is
-    the model with types that were inferred without its functions, as `load` does where it must.
+    `absent` are inputs of the main graph without a value: a function's inputs that a call omits. `summary` is the model
+    with types inferred without its functions, if `load` needed them.
     """
     inferred = summary if summary is not None and _says_all(summary, model) else _inferred(model)
     constants: dict[str, Facts | None] = {**initializers(model)}
@@ -109,11 +109,11 @@ def describe(model: onnx.ModelProto, absent: Collection[str] = (), summary: onnx
 
 
 def initializers(model: onnx.ModelProto) -> dict[str, Facts]:
-    """Return the facts of the initializers of the main graph."""
+    """Return the facts about the main graph's initializers."""
     constants = {tensor.name: facts_of_tensor(tensor) for tensor in model.graph.initializer}
     if model.ir_version >= 4:
-        # From ir_version 4 on, an initializer that is an input too is a default, which a caller may override: with all
-        # that the input's type allows.
+        # From ir_version 4 on, an initializer that is also an input is a default, which a caller may override with any
+        # value of the input's type.
         for value in model.graph.input:
             if value.name in constants:
                 constants[value.name] = Facts(constants[value.name].dtype, facts_of_type(value.type).shape)
@@ -121,7 +121,7 @@ def initializers(model: onnx.ModelProto) -> dict[str, Facts]:
 
 
 def _says_all(summary: onnx.ModelProto, model: onnx.ModelProto) -> bool:
-    """Whether a summary has every node, and there are neither functions nor values that a caller may override."""
+    """Return whether a summary has every node, and the model has neither functions nor overridable inputs."""
     inputs = {value.name for value in model.graph.input}
     overridable = any(tensor.name in inputs for tensor in model.graph.initializer)
     return not model.functions and not overridable and len(summary.graph.node) == len(model.graph.node)
@@ -136,12 +136,12 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
             else:
                 light = inlined(light)
         return infer_model(light)
-    except Exception:  # InferenceError, OnnxDiedError, or what C++ throws at contents that nobody foresaw
+    except Exception:  # InferenceError, OnnxDiedError, or any C++ exception for unexpected contents
         return light
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model whose functions stand where they were called; the model itself if it has none."""
+    """Return a model with inlined functions; the model itself if it has none."""
     if not model.functions:
         return model
     copied = onnx.ModelProto()
@@ -150,13 +150,13 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in (node for graph in graphs(copied) for node in graph.node):
         called = functions.get((node.domain, node.op_type, node.overload))
         given = {attribute.name for attribute in node.attribute}
-        # onnx 1.23.2's inliner forgets the defaults of a function's attributes.
+        # onnx 1.23.2's inliner ignores the defaults of a function's attributes.
         node.attribute.extend(one for one in (called.attribute_proto if called else ()) if one.name not in given)
     return onnx_process.inline(copied)
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with typed inputs in place of the main graph's initializers that are not small."""
+    """Return the model with typed inputs in place of the main graph's large initializers."""
     light = onnx.ModelProto(ir_version=max(model.ir_version, 4))
     light.opset_import.extend(model.opset_import)
     light.functions.extend(model.functions)
@@ -178,7 +178,7 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def expanded(model: onnx.ModelProto) -> int:
-    """Count the nodes that inlining all functions gives, without doing it."""
+    """Return the number of nodes after inlining all functions, without inlining them."""
     functions = {(item.domain, item.name, item.overload): item for item in model.functions}
     sizes: dict[tuple[str, str, str], int] = {}
 
@@ -187,7 +187,7 @@ def expanded(model: onnx.ModelProto) -> int:
         for node in nodes:
             key = (node.domain, node.op_type, node.overload)
             if key in functions and key not in sizes:
-                sizes[key] = INLINED + 1  # a function that calls itself never ends
+                sizes[key] = INLINED + 1  # a recursive function never ends
                 sizes[key] = size(functions[key].node)
             total += 1 + sizes.get(key, 0) + sum(size(graph.node) for graph in subgraphs(node))
         return total
@@ -219,22 +219,21 @@ def _scope(
             inner[owner(node), name] = _scope(subgraph, scope, local, imported)
         own.update(_found_out(node, scope, imported))
     for name, facts in own.items():
-        # Elements of which only some are known have told the shapes that follow from them; a node alone is proven
-        # without the others.
+        # Partly known elements have already determined shapes; the verification of a single node does without them.
         if facts is not None and facts.value is not None and facts.known is None:
             own[name] = Facts(facts.dtype, facts.shape)
     return scope
 
 
 def _telling(graph: onnx.GraphProto, scope: Scope) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes that may tell more than onnx: a rank is open, the first input has elements, or there are graphs.
+    """Yield the nodes with possibly more facts: an unknown rank, elements of the first input, or subgraphs.
 
-    Most nodes of a large model tell nothing, and are gone past at a glance.
+    Most nodes of a large model add no facts, and are skipped quickly.
     """
     own = scope.own
     ranked = {"", *(name for name, facts in own.items() if facts is not None and facts.shape is not None)}
     for node in graph.node:
-        # A slice is a list, which protobuf makes at once; it hands a sequence's items out one by one.
+        # A slice is a list, which protobuf creates at once; iterating over a sequence takes longer.
         if ranked.issuperset(node.output[:]) and traits(node.op_type).flow is not Flow.DROPPED:
             inputs = node.input[:1]
             first = own.get(inputs[0]) if inputs else None
@@ -244,13 +243,13 @@ def _telling(graph: onnx.GraphProto, scope: Scope) -> Iterator[onnx.NodeProto]:
 
 
 def _found_out(node: onnx.NodeProto, scope: Scope, imported: Mapping[str, int]) -> Iterator[tuple[str, Facts]]:
-    """Yield what onnx does not tell of a node's outputs: ranks that follow from constants, and integers made of them.
+    """Yield facts about a node's outputs that onnx does not infer: ranks that follow from constants, and integers.
 
-    It sees no constants of the graphs around one, and follows no shape that is computed below Reshape-14.
+    onnx does not use constants of outer graphs, nor shapes that are computed below Reshape-14.
     """
     domain = default_domain(node.domain)
     if not node.input or any(one.ref_attr_name for one in node.attribute):
-        return  # what a parameter makes of the outputs is not known
+        return  # the outputs depend on an unbound parameter
     known = {name: scope[name] or Facts() for name in node.output if name}
     inputs = [scope[name] or Facts() for name in node.input if name]
     if domain and operator_for(domain, node.op_type) is None:
@@ -271,7 +270,7 @@ def _found_out(node: onnx.NodeProto, scope: Scope, imported: Mapping[str, int]) 
             continue
         one = known[name]
         shape = facts.shape if one.shape is None else one.shape
-        # Floats are left to kernels, which round as they like, unless they are only moved.
+        # Floats are left to kernels, whose rounding varies, unless they are only moved.
         operator = operator_for(domain, node.op_type)
         exact = facts.dtype in (*INTEGERS, TensorProto.BOOL) or (operator is not None and operator.moves_data)
         value = facts.value if exact else None
@@ -282,7 +281,7 @@ def _found_out(node: onnx.NodeProto, scope: Scope, imported: Mapping[str, int]) 
 def _typed_by_outputs(
     node: onnx.NodeProto, schema: Schema, inputs: Sequence[Facts | None], scope: Values
 ) -> tuple[Facts | None, ...]:
-    """Fill in types of inputs that outputs, whose types the model declares, are bound to."""
+    """Add types of inputs that share a type variable with outputs of declared type."""
     bound = {
         formal.type_variable: facts.dtype
         for formal, name in zip(schema.outputs, node.output, strict=False)
@@ -298,14 +297,14 @@ def _typed_by_outputs(
 
 
 def owner(node: onnx.NodeProto) -> str:
-    """Name a node by an output, since its place changes where functions are inlined."""
+    """Return a node's identifier, by an output, because its index changes when functions are inlined."""
     return next((name for name in node.output if name), "")
 
 
 def view(node: onnx.NodeProto, scope: Values, opset: int, imported: Mapping[str, int] | None = None) -> Node:
-    """Return a node apart from its graph, which has an opset, and the versions of other domains that are `imported`.
+    """Return a node detached from its graph, with its opset and the `imported` versions of other domains.
 
-    An attribute that is a graph is seen as the facts of its outputs; one that refers to a parameter is left out.
+    A subgraph is represented by the facts about its outputs; an attribute that refers to a parameter is omitted.
     """
     domain = default_domain(node.domain)
     schema = schema_read_at(domain, node.op_type, (imported or {}).get(domain, 1) if domain else opset)
@@ -338,11 +337,11 @@ def graph_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
 
 
 def unnamed(name: str, axis: int) -> str:
-    """Return the symbol of a dim that the model gives no name."""
+    """Return the symbol of a dim without a name."""
     return f"{name}:{axis}"
 
 
 def versions(model: onnx.ModelProto) -> dict[str, int]:
-    """Return the version that a model imports of each domain; the default domain is ''."""
+    """Return the imported version of each domain; the default domain is ''."""
     found = {entry.domain: entry.version for entry in model.opset_import}
     return {**found, "": default_opset(model.opset_import) or 0}

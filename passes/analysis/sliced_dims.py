@@ -1,7 +1,7 @@
-"""Name the dimensions that a Slice-10 cuts: onnx infers that they have the size, and the name, that they had before.
+"""Name the dimensions that a Slice-10 cuts: onnx infers the size and the name that they had before.
 
-onnxruntime (1.32.0) infers likewise. It then writes a cut value into a buffer of the uncut one's size, and fails with
-"Shape mismatch attempting to re-use buffer". A name that is declared is kept by both.
+onnxruntime (1.32.0) infers the same. It then reuses a buffer of the uncut size for the cut value, and fails with "Shape
+mismatch attempting to re-use buffer". Both keep a declared name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def keeps_names(model: onnx.ModelProto) -> bool:
 
 
 def name_sliced_dims(model: onnx.ModelProto, inferred: onnx.ModelProto) -> bool:
-    """Declare names for the dimensions that its Slices cut, where they would keep one; return whether there are any.
+    """Declare names for the dimensions that Slices cut, if they would keep one; return whether there are any.
 
     Args:
         model: the model; names are added to the declarations of values and outputs.
@@ -58,7 +58,7 @@ def name_sliced_dims(model: onnx.ModelProto, inferred: onnx.ModelProto) -> bool:
 
 
 def declare_sliced_dims(model: onnx.ModelProto, inferred: onnx.ModelProto) -> None:
-    """Declare the dimensions that were named before a model was inferred, so that onnxruntime has the names too."""
+    """Declare the dimensions that were named before the model's inference, so that onnxruntime gets the names too."""
     for here, there in zip(_graphs(model), _graphs(inferred), strict=True):
         known = {value.name: value for value in (*there.value_info, *there.output)}
         declared = {value.name: value for value in (*here.value_info, *here.output)}
@@ -79,7 +79,7 @@ def _name(value: str, axis: int) -> str:
 
 
 def _cut(node: onnx.NodeProto, shapes: Mapping[str, tuple[Dim, ...]], constants: Mapping[str, list[int]]) -> list[int]:
-    """Return the axes of a Slice's output that have a name of the input's, though they may be cut."""
+    """Return the axes of a Slice's output that keep the input's name although they may be cut."""
     data, dims = shapes.get(node.input[0], ()), shapes.get(node.output[0], ())
     if not dims or len(data) != len(dims):
         return []
@@ -89,7 +89,7 @@ def _cut(node: onnx.NodeProto, shapes: Mapping[str, tuple[Dim, ...]], constants:
 
 
 def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, list[int]]]:
-    """Yield the small vectors of integers that a graph holds."""
+    """Yield the small integer vectors in a graph."""
     tensors = [(tensor.name, tensor) for tensor in graph.initializer]
     tensors += [
         (node.output[0], attribute.t)

@@ -1,4 +1,4 @@
-"""Put the nodes of a graph into another one, under names that nothing there has."""
+"""Copy the nodes of a graph into another graph, under unused names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opshift.passes.graph.traversal import subgraphs
 
 
 def accepts(operator: str, facts: Facts | None, opset: int) -> bool:
-    """Return whether an operator of an opset accepts an element type as its first input, as far as that is known."""
+    """Return whether an operator of an opset accepts an element type as its first input, if it is known."""
     schema = schema_read_at("", operator, opset)
     if schema is None or facts is None or facts.dtype is None:
         return schema is not None
@@ -34,7 +34,7 @@ def named_node(name: str, operator: str, inputs: list[str], output: str, **attri
 
 @dataclass
 class Spliced:
-    """Nodes for another graph, in order; `outputs` are the values there that the graph gave out."""
+    """Nodes for another graph, in order; `outputs` are that graph's names of the outputs."""
 
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     initializers: list[TensorProto] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Spliced:
         return self.node(operator, [value, self.constant(f"{output}/axes", [axis])], output)
 
     def element(self, value: str, index: str, output: str, axis: int = 0) -> str:
-        """Add a Gather of one place of an axis."""
+        """Add a Gather of one index of an axis."""
         return self.node("Gather", [value, index], output, axis=axis)
 
     def split(self, value: str, sizes: list[int], axis: int, outputs: list[str], opset: int, name: str) -> None:
@@ -71,7 +71,7 @@ class Spliced:
         return name
 
     def call(self, source: str, name: str) -> str:
-        """Give a value another name, if one of the nodes makes it; return the name that it has then."""
+        """Rename a value if one of the nodes computes it; return its current name."""
         if not any(source in node.output for node in self.nodes) or any(name in node.output for node in self.nodes):
             return source
         names = {source: name}
@@ -83,9 +83,9 @@ class Spliced:
     def add(
         self, body: onnx.GraphProto, given: Mapping[str, str], fresh: Callable[[str], str], label: Callable[[str], str]
     ) -> list[str]:
-        """Add the nodes of a graph whose inputs are `given`; return what its outputs are called.
+        """Add the nodes of a graph whose inputs are `given`; return the names of its outputs.
 
-        `fresh` makes names of values, and `label` names of nodes, that nothing else has.
+        `fresh` creates unique names of values, and `label` unique names of nodes.
         """
         names = dict(given)
         for tensor in body.initializer:
@@ -109,7 +109,7 @@ class Spliced:
 
 
 def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
-    """Let a node, and the graphs in it, read values of other names."""
+    """Rename the values that a node and its subgraphs read."""
     for place, name in enumerate(node.input):
         node.input[place] = names.get(name, name)
     for inner in subgraphs(node):
@@ -123,7 +123,7 @@ def rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
 
 
 def rename_values(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
-    """Give values of a graph other names, wherever its nodes, and the graphs in them, make or read them."""
+    """Rename values of a graph in all nodes and subgraphs that write or read them."""
     for node in nodes:
         rename(node, names)
         for place, output in enumerate(node.output):

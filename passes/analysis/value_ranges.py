@@ -1,4 +1,4 @@
-"""Ranges of all values of a model, found node by node from its inputs, and back from nodes that fail outside them."""
+"""Find the ranges of all values of a model: forward from its inputs, and backward from nodes that fail outside them."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from opshift.passes.analysis.scopes import Scope, owner
 from opshift.passes.graph.traversal import named_subgraphs
 
 _ROUNDS = 3
-"""How often a body is gone through until the ranges that it carries no longer grow."""
+"""The maximum number of passes over a body until the ranges of its loop-carried values no longer grow."""
 
 _ROUNDINGS = 16
-"""Roundings of an operator whose result is a float, as a bound: those that have a rule round a few times."""
+"""The bound in roundings of an operator with a float result: operators with a rule round a few times."""
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """The ranges of the values that one graph can see; those of the graphs around it are in `outer`."""
+    """The ranges of the values that one graph can see; `outer` has those of the outer graphs."""
 
     own: dict[str, ValueRange]
     outer: Ranges | None = None
     inner: dict[tuple[str, str], Ranges] = field(default_factory=dict)
     wrapped: set[str] = field(default_factory=set)
-    """Integers of which it is not known that their type holds the exact result: a wider type may hold other numbers."""
+    """Integers that may overflow their type: in a wider type they may have other values."""
 
     def __getitem__(self, name: str) -> ValueRange | None:
-        """Return the range of a value, None if it is not known."""
+        """Return the range of a value, None if it is unknown."""
         ranges: Ranges | None = self
         while ranges is not None:
             if name in ranges.own:
@@ -63,10 +63,10 @@ class Ranges:
 
 
 def value_ranges(graph: onnx.GraphProto, scope: Scope, inputs: Mapping[str, ValueRange]) -> Ranges:
-    """Return the ranges of the values of the main graph and of the graphs in it.
+    """Return the ranges of the values of the main graph and its subgraphs.
 
-    `inputs` are ranges of graph inputs; the others may have any value of their type, unless a node would fail. The
-    nodes are in order, and call no functions.
+    `inputs` are ranges of graph inputs; other inputs may have any value of their type that makes no node fail. The
+    nodes are sorted, and call no functions.
     """
     required = _required(graph, scope)
     return _graph(graph, scope, None, {**required, **inputs}, required)
@@ -95,7 +95,7 @@ def _graph(
 
 
 def _is_wrapped(found: ValueRange | None, facts: Facts) -> bool:
-    """Return whether a value may not be the exact result, by the range of that; floats and booleans never wrap."""
+    """Return whether a value may overflow, by the range of the exact result; floats and booleans never do."""
     if facts.dtype not in INTEGERS and facts.dtype != TensorProto.BOOL:
         return False
     return _known(facts) is None and (found is None or found not in of_type(facts.dtype))
@@ -142,7 +142,7 @@ def _by_rule(node: onnx.NodeProto, seen: RangeNode) -> Iterator[ValueRange | Non
 
 
 def _stored(found: ValueRange | None, facts: Facts) -> ValueRange:
-    """Return a range as the element type holds it: rounded floats lie around it, and integers beyond it wrap."""
+    """Return a range as its element type stores it: floats are rounded, and overflowing integers wrap."""
     own = of_type(facts.dtype)
     if (known := _known(facts)) is not None:
         return known
@@ -161,7 +161,7 @@ def _known(facts: Facts) -> ValueRange | None:
 
 
 def _of_graphs(node: onnx.NodeProto, scope: Scope, ranges: Ranges) -> Iterator[ValueRange | None]:
-    """Yield the ranges of the outputs of a node that holds graphs."""
+    """Yield the output ranges of a node with subgraphs."""
     place = owner(node)
     iteration = traits_of(node).iteration
     branches = []
@@ -205,7 +205,7 @@ def _iterated(
     return inside, [*last, *made[count:]]
 
 
-# --- what follows from nodes that would fail ------------------------------------------------------------------------
+# --- ranges required by nodes that would fail ------------------------------------------------------------------------
 
 
 def _required(graph: onnx.GraphProto, scope: Scope) -> dict[str, ValueRange]:
@@ -240,7 +240,7 @@ def _indices(node: onnx.NodeProto, meaning: AlongAxis, scope: Scope) -> ValueRan
 
 
 def _keeps_integers(node: onnx.NodeProto, scope: Scope) -> bool:
-    """Return whether a node returns the integers that it reads: a Cast to a type that holds them all, or no Cast."""
+    """Return whether a node keeps the integers that it reads: a Cast to a type that holds them all, or no Cast."""
     before, after = scope[node.input[0]], scope[node.output[0]]
     if before is None or after is None or before.dtype not in INTEGERS:
         return False

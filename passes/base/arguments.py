@@ -14,15 +14,16 @@ Progress = Callable[[str, int, int], None]
 """Called with a stage, the steps done and all steps."""
 
 EFFORTS = {"quick": 1 / 3, "normal": 1.0, "thorough": 10.0}
-"""By what each effort multiplies the CPU time of a verification."""
+"""The factors by which each effort multiplies the CPU time of a verification."""
 
 
 QUANTIZED = ("qoperator", "qdq")
-"""The forms of quantized operators: one operator of integers, or floats between DequantizeLinear and QuantizeLinear."""
+"""The forms of quantized operators: integer operators, or float operators between DequantizeLinear and QuantizeLinear.
+"""
 
 
 def check_types(asked: Mapping[str, Any]) -> None:
-    """Raise UsageError, with a sentence, for an argument of `convert` that is of another type than it can be."""
+    """Raise UsageError, with a sentence, for an argument of `convert` with an unsupported type."""
     for name in ("decompose", "assume", "allow", "allow_paths"):
         if name in asked:
             _names(name, asked[name])
@@ -47,7 +48,7 @@ def check_types(asked: Mapping[str, Any]) -> None:
 
 
 def check_effort(effort: object, max_time: object) -> None:
-    """Raise UsageError for an effort or a time that is none."""
+    """Raise UsageError for an invalid effort or time."""
     if not _is_one_of(effort, EFFORTS):
         raise UsageError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}.")
     if max_time is None:
@@ -58,22 +59,22 @@ def check_effort(effort: object, max_time: object) -> None:
 
 
 def check_progress(progress: Any) -> None:
-    """Raise UsageError for what cannot be called with a stage, the steps done and all steps."""
+    """Raise UsageError for a callback that cannot be called with a stage, the steps done and all steps."""
     if progress is not None and not callable(progress):
         raise UsageError(f"progress is a function of a stage, the steps done and all steps, not {_shown(progress)}.")
 
 
 def _is_one_of(value: Any, words: Collection[str]) -> bool:
-    """Return whether a value, which may be an array, is one of some words."""
+    """Return whether a value, which may be an array, is one of the given words."""
     return isinstance(value, str) and value in words
 
 
 KEPT = -1
-"""In a shape that is given to an input: the dim stays as it is declared."""
+"""A size in an input's new shape: keep the declared dim."""
 
 
 def check_inputs(shapes: Any, inputs: Any, *, kept: bool = False) -> None:
-    """Raise UsageError for shapes or values of inputs that are no mapping, or no path; with `kept`, -1 is a size."""
+    """Raise UsageError for input shapes or values that are neither a mapping nor a path; with `kept`, -1 is a size."""
     if shapes is not None and not isinstance(shapes, Mapping):
         raise UsageError(f"input_shapes is a mapping from names to shapes, not {_shown(shapes)}.")
     for name, shape in (shapes or {}).items():
@@ -91,7 +92,7 @@ def check_inputs(shapes: Any, inputs: Any, *, kept: bool = False) -> None:
 
 
 def _check_sizes(dims: Any, batch: Any) -> None:
-    """Raise UsageError for sizes of dims that are no mapping, or no sizes."""
+    """Raise UsageError for sizes of dims that are not a mapping of valid sizes."""
     if dims is not None and not isinstance(dims, Mapping):
         raise UsageError(f"dims is a mapping from names of symbolic dims to sizes, not {_shown(dims)}.")
     for name, size in (dims or {}).items():
@@ -102,7 +103,7 @@ def _check_sizes(dims: Any, batch: Any) -> None:
 
 
 def _check_changes(types: Any) -> None:
-    """Raise UsageError for changes of element types that are no mapping from names to names."""
+    """Raise UsageError for changes of element types that are not a mapping from names to names."""
     if types is not None and not isinstance(types, Mapping):
         raise UsageError(f"types is a mapping from old to new element types, not {_shown(types)}.")
     for old, new in (types or {}).items():
@@ -111,7 +112,7 @@ def _check_changes(types: Any) -> None:
 
 
 def check_path(path: Any, name: str, forms: str) -> None:
-    """Raise UsageError for a path that is none."""
+    """Raise UsageError for an argument that is not a path."""
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"{name} is {forms}, not {_shown(path)}.")
 
@@ -132,13 +133,13 @@ def _is_sequence(value: Any) -> bool:
 
 
 def _is_size(value: Any) -> bool:
-    """Return whether a value is a whole number, which is not negative and fits in 64 bits."""
+    """Return whether a value is a nonnegative integer that fits in 64 bits."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     return whole and 0 <= int(value) < 2**63
 
 
 def shown_type(value: Any) -> str:
-    """Return the type of a value, for a sentence."""
+    """Return the name of a value's type, for a message."""
     return "None" if value is None else f"an object of type {printable(type(value).__name__)}"
 
 

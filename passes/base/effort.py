@@ -1,8 +1,8 @@
 """The CPU time of a comparison: a multiple of the time in which onnxruntime opens both models and runs each once.
 
-What is drawn depends on the seed alone. How much of it is run depends on measured times, which are rounded up to a
-power of two first, so that two comparisons of the same models nearly always try the same inputs; the report counts
-them. Small models, for which the least allowance is enough, are tried on all inputs that there are.
+The generated inputs depend only on the seed. The number of inputs that are run depends on measured times. These are
+first rounded up to a power of two, so that two comparisons of the same models nearly always try the same inputs; the
+report counts them. Small models, for which the minimum allowance is enough, are tried on all generated inputs.
 """
 
 from __future__ import annotations
@@ -15,43 +15,52 @@ from dataclasses import dataclass, field, replace
 from opshift.passes.base.arguments import EFFORTS
 
 TIMES, TIMES_LARGE = 9.0, 2.5
-"""So many times the bare time is spent with normal effort: by most models, and by those with large weights. What is
-measured too late, the end of the last run, makes them 10 and 3."""
+"""Normal effort may take this many times the bare time: for most models, and for models with large weights.
+
+With the time that is measured too late, the end of the last run, these become 10 and 3.
+"""
 
 LARGE = 10**8
-"""Bytes of weights from which on they are large."""
+"""Bytes of weights above which weights count as large."""
 
 LEAST = 1.8
-"""CPU seconds that a comparison of whole models may take with normal effort, however small they are."""
+"""The minimum allowance of CPU seconds for a comparison of whole models with normal effort."""
 
 LEAST_OF_NODE, LEAST_OF_REPEATED = 0.6, 0.03
-"""The same for the comparison of a rewritten node, and of one that differs from an earlier one in its weights alone."""
+"""The minimum allowance for a rewritten node, and for a node that differs from an earlier one only in its weights."""
 
 _SHARE = 0.6
-"""The share of the allowance for runs of both models. The rest is for the measurement of rounding."""
+"""The share of the allowance that is spent on runs of both models. The other part is for the measurement of rounding.
+"""
 
 _RUNS = 3
-"""Every input runs through the original, and through the rewritten model with graph optimisations off and on."""
+"""The runs per input: the original, and the rewritten model with graph optimizations off and on."""
 
 _LEAST_COST = 1 / 4096
-"""CPU seconds of a run of which no less is believed."""
+"""The lower bound on the measured CPU seconds of one run."""
 
 _LEAP, _MANY = 32, 2**16
-"""The time of an input of more than `_MANY` elements is extrapolated by the square of its size, as for attention, if it
-is more than `_LEAP` times as large as the nearest one measured."""
+"""Inputs of more than `_MANY` elements are extrapolated by the square of their size, as for attention.
+
+This applies only if they are more than `_LEAP` times as large as the nearest measured one.
+"""
 
 _FREE = 1 / 256
-"""CPU seconds up to which an input costs nothing, so that small models always get the same inputs; of a comparison
-that gets a share, that part of them."""
+"""CPU seconds up to which an input costs nothing, so that small models always get the same inputs.
+
+For a comparison with a share of the allowance, this limit is multiplied by the share.
+"""
 
 _ONCE, _ONCE_OF_ORACLES = 1 / 2, 1.0
-"""CPU seconds up to which the first input of a size is measured again, twice: it may include work that is done once,
-or a pass of the garbage collector. The limit is higher if no model was opened: the first input then imports the
-oracles."""
+"""CPU seconds up to which the first input of a size is measured again, twice.
+
+The first run may include one-time work or a pass of the garbage collector. The limit is higher if no model was opened:
+the first input then imports the oracles.
+"""
 
 
 def rounded(seconds: float) -> float:
-    """Return the next power of two: what is measured again differs by less."""
+    """Return the next power of two: a repeated measurement differs by less."""
     return float(2.0 ** math.ceil(math.log2(max(seconds, _LEAST_COST))))
 
 
@@ -60,12 +69,12 @@ class Allowance:
     """The CPU time of a comparison.
 
     Attributes:
-        used: tells the CPU seconds used so far, of all processes.
+        used: returns the CPU seconds used so far by all processes.
         effort: one of EFFORTS.
-        max_time: seconds after which nothing more is begun that is not the least; None: no such limit.
-        large: whether the weights are.
-        least: CPU seconds that it may take with normal effort in any case.
-        share: the part of what is usual that it gets, of both.
+        max_time: seconds after which only the minimum number of inputs is still run; None: no such limit.
+        large: whether the weights are large.
+        least: the minimum allowance of CPU seconds with normal effort.
+        share: the part of the usual allowance and of `least` that this comparison gets.
     """
 
     used: Callable[[], float]
@@ -80,42 +89,42 @@ class Allowance:
     _late: bool = False
 
     def __post_init__(self) -> None:
-        """Begin to count."""
+        """Start the clock."""
         self._start = self.used()
         self.total = self.least * self.share * self.factor
         if self.max_time is not None and self._end == math.inf:
             self._end = time.monotonic() + self.max_time
 
     def part(self, least: float, share: float = 1.0, *, large: bool = False) -> Allowance:
-        """Return the allowance of a comparison of its own, beginning now, which ends when this one does."""
+        """Return the allowance of a separate comparison that starts now and ends no later than this one."""
         return replace(self, large=large, least=least, share=share, _late=self.late)
 
     @property
     def factor(self) -> float:
-        """By what the effort multiplies."""
+        """The factor of the effort."""
         return EFFORTS[self.effort]
 
     @property
     def late(self) -> bool:
-        """Whether `max_time` is over; once it was, it stays so."""
+        """Whether `max_time` is over; once true, it stays true."""
         self._late = self._late or time.monotonic() > self._end
         return self._late
 
     def measure(self, bare: float) -> None:
-        """Take over what onnxruntime needs to open both models and to run each once."""
+        """Set the measured time in which onnxruntime opens both models and runs each once."""
         times = max(1.0, self.share * (TIMES_LARGE if self.large else TIMES))
         self.total = max(self.total, self.factor * times * bare)
 
     def forgive(self, seconds: float) -> None:
-        """Leave CPU seconds out of those used so far."""
+        """Exclude CPU seconds from the time used so far."""
         self._start += seconds
 
     def left(self) -> float:
-        """Return the CPU seconds that are left, which may be less than none."""
+        """Return the remaining CPU seconds, which may be negative."""
         return self.total - (self.used() - self._start)
 
     def pace(self, opening: float) -> Pace:
-        """Return how fast inputs may be tried, given what it takes to open one of the models."""
+        """Return the budget of inputs, based on the time to open one of the models."""
         return Pace(self, opening)
 
 
@@ -123,8 +132,8 @@ class Allowance:
 class Pace:
     """The budget of inputs that may still be run, by their size; see `find_trials`.
 
-    The first input of each size is measured, and stands for all of that size. The first one of all decides, with the
-    time to open a model, what the whole comparison may take.
+    The first input of each size is measured, and its time is used for all inputs of that size. The first input of all,
+    with the time to open a model, determines the allowance of the whole comparison.
     """
 
     allowance: Allowance
@@ -136,7 +145,7 @@ class Pace:
 
     @property
     def least(self) -> int:
-        """Return how many inputs are run whatever they take."""
+        """Return the minimum number of inputs, which are run whatever their cost."""
         return 2 if self.allowance.large else 3
 
     def take(self, elements: int) -> bool:
@@ -152,22 +161,22 @@ class Pace:
         return self._cost(elements) == 0
 
     def start(self) -> None:
-        """Note that a batch of inputs begins."""
+        """Start a batch of inputs."""
         self._began = self.allowance.used()
 
     def again(self) -> None:
-        """Begin a batch once more. What the first input of all took does not count: the work is not done again."""
+        """Restart a batch; the time of the very first input is not counted, because its one-time work is over."""
         if not self._costs:
             self.allowance.forgive(self.allowance.used() - self._began)
         self.start()
 
     def doubts(self, elements: int) -> bool:
-        """Return whether an input of so many elements that ran since the start says little of what others will take."""
+        """Return whether the time of an input of this size is a poor estimate for other inputs."""
         most = _ONCE if self._costs or self.opening else _ONCE_OF_ORACLES
         return elements not in self._costs and _FREE < self.allowance.used() - self._began < most
 
     def ran(self, elements: int) -> None:
-        """Take over that an input of so many elements was run alone since the start of the batch, and accepted."""
+        """Record that an input of this size was run alone since the start of the batch, and accepted."""
         if elements in self._costs:
             return
         expected, spent = self._cost(elements), self.allowance.used() - self._began
@@ -179,7 +188,7 @@ class Pace:
         self.left -= self._costs[elements] - expected * (not first)
 
     def _measure(self, first: float) -> None:
-        """Set what all inputs may take, beside the opening of the rewritten model with optimisations off and on."""
+        """Set the allowance for all inputs; opening the rewritten model with optimizations off and on is extra."""
         allowance = self.allowance
         allowance.measure(2 * (self.opening + first))
         spent = rounded(allowance.total - allowance.left()) + 3 * self.opening
@@ -187,7 +196,7 @@ class Pace:
         self.left = max(least, (allowance.total - spent) * _SHARE) / _RUNS
 
     def _cost(self, elements: int) -> float:
-        """Return what an input takes: as measured, or in proportion to the nearest size that was."""
+        """Return the cost of an input: measured, or in proportion to the nearest measured size."""
         if not self._costs:
             return 0.0
         if elements in self._costs:

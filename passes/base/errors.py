@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class OpshiftError(Exception):
-    """Base of all errors that opshift raises on purpose; its text is one paragraph for people."""
+    """The base class of all errors that opshift raises on purpose; the text is one paragraph for users."""
 
 
 class InvalidModelError(OpshiftError):
@@ -30,7 +30,7 @@ class UnsupportedError(OpshiftError):
     def __init__(
         self, refusals: tuple[Refusal, ...], plan: Plan | None = None, source: ReadModel | None = None
     ) -> None:
-        """Keep the refusals; the text is one line each."""
+        """Store the refusals; the text has one line for each."""
         self.refusals = refusals
         self.plan = plan
         self.source = source
@@ -44,24 +44,24 @@ class VerificationError(OpshiftError):
     """
 
     def __init__(self, message: str, report: Report, result: ConvertedModel | None = None) -> None:
-        """Keep the report beside the message."""
+        """Store the report with the message."""
         self.report = report
         self.result = result
         super().__init__(message)
 
 
 def printable(text: str | bytes, limit: int = 120) -> str:
-    """Return a text from a model as it may be printed: quoted, control characters escaped, cut to `limit`."""
+    """Return a text from a model in printable form: quoted, control characters escaped, cut to `limit`."""
     text = text if isinstance(text, str) else text.decode("utf-8", "backslashreplace")
     return repr(text if len(text) <= limit else text[:limit] + "...")
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
-    """Return a path as it may be printed."""
+    """Return a path in printable form."""
     return printable(os.fspath(path), 300)
 
 
 def reason(error: BaseException) -> str:
-    """Return what went wrong in the system's words, without number and path."""
+    """Return the system's description of an error, without number and path."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return text[:1].lower() + text[1:].rstrip(".")

@@ -18,31 +18,31 @@ from opshift.passes.base.memory import LEAST_ASKED, MOST_ASKED, machine_memory
 GIB = 2**30
 
 LEAST_MEMORY = GIB
-"""Bytes that onnxruntime may take for the smallest of models."""
+"""The minimum memory limit of onnxruntime, in bytes, used for the smallest models."""
 
 _BARE = GIB // 2
-"""Bytes for the process itself, and for values of which nothing is declared."""
+"""Bytes for the process itself, and for values without a declared shape."""
 
 _COPIES = 8
-"""A weight is in the file's bytes, in the protobuf, in the session and packed for a kernel; two sessions are open."""
+"""The copies of a weight: file's bytes, protobuf, session, packed for a kernel; two sessions are open."""
 
 _VALUES = 4
-"""Buffers of the largest values that are alive at once: inputs, output, and what a kernel needs beside."""
+"""The buffers of the largest values that are alive at once: inputs, output, and a kernel's workspace."""
 
 _RESULTS = 32
-"""The part of the memory that the outputs of one run may have: some of those are held at the same time."""
+"""The fraction (1/n) of the memory that the outputs of one run may use: some outputs exist at the same time."""
 
 LEAST_TIME = 600.0
-"""Seconds that the verification of the smallest of models may take."""
+"""The minimum time limit of a verification in seconds, used for the smallest models."""
 
 PATIENCE = 20.0
-"""Seconds in all that runs may take which do not end in them."""
+"""The total seconds that may be lost on runs that do not finish."""
 
 _PER_SECOND = 25e6
-"""Bytes of weights and values that one thread of a slow machine at least reads, packs or computes in a second."""
+"""Bytes of weights and values that one thread of a slow machine reads, packs or computes in a second."""
 
 _NODES_PER_SECOND = 500
-"""Nodes that onnxruntime at least optimises in a second."""
+"""Nodes that onnxruntime optimizes in a second on a slow machine."""
 
 
 class DeadlineError(Exception):
@@ -53,7 +53,7 @@ class Deadline:
     """The point in time at which a computation stops, even if unfinished."""
 
     def __init__(self, seconds: float) -> None:
-        """Begin to count."""
+        """Start the clock."""
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
@@ -63,31 +63,31 @@ class Deadline:
             raise DeadlineError
 
     def left(self) -> float:
-        """Return the seconds that are left, or 0."""
+        """Return the remaining seconds, or 0."""
         return max(0.0, self._end - time.monotonic())
 
 
 class Clock:
-    """The remaining time of a verification, and the part of it that may be lost on runs that do not end."""
+    """The remaining time of a verification, and the part of it that may be lost on runs that do not finish."""
 
     def __init__(self, total: float, patience: float) -> None:
-        """Begin to count."""
+        """Start the clock."""
         self.total = total
         self._end = time.monotonic() + total
         self._patience = min(patience, total)
         self._lost = 0.0
 
     def left(self, share: float = 1.0) -> float:
-        """Return the seconds that the next step may take: a share of the patience, or 0 if the time is over."""
+        """Return the seconds that the next step may take: a share of the time for lost runs, or 0 after the end."""
         return max(0.0, min(self._end - time.monotonic(), self._patience - self._lost, self._patience * share))
 
     def lose(self, seconds: float) -> None:
-        """Count a step that did not end in so many seconds."""
+        """Count a step that did not finish within this many seconds."""
         self._lost += seconds
 
     @property
     def reason(self) -> str:
-        """Say why nothing more is run."""
+        """Return the reason why no further run is started."""
         if self._end > time.monotonic():
             return "onnxruntime did not finish in time before, so nothing more is run; --timeout gives it longer"
         return f"the verification's time is over, which is {self.total:g} s; --timeout gives it longer"
@@ -99,9 +99,10 @@ class Limits:
 
     Attributes:
         timeout: seconds to open it, or to run it once.
-        memory: bytes of the process (None: no limit). It is limited where the system does so (RLIMIT_DATA: Linux).
-        results: bytes of the outputs of one run, which both processes hold, and this one several times.
-        clock: what all steps of a verification have together.
+        memory: bytes of the process (None: no limit). It is enforced only if the system supports it (RLIMIT_DATA:
+            Linux).
+        results: bytes of the outputs of one run; both processes hold them, and this process several times. clock: the
+            time that all steps of a verification share.
     """
 
     timeout: float = 120.0
@@ -110,12 +111,12 @@ class Limits:
     clock: Clock | None = field(default=None, compare=False)
 
     def seconds(self, *, ran: bool = False) -> float:
-        """Return how long the next step may take: less where the model `ran` before."""
+        """Return the seconds that the next step may take: fewer if the model `ran` before."""
         return self.timeout if self.clock is None else min(self.timeout, self.clock.left(0.25 if ran else 0.5))
 
 
 def check(seed: object, timeout: object, memory: object) -> None:
-    """Raise UsageError for a seed, a time or a size of memory that is none."""
+    """Raise UsageError for an invalid seed, time or memory size."""
     if not _is_whole(seed, 0):
         raise UsageError(f"seed is a whole number, 0 or more, not {seed!r}.")
     if memory is not None and not _is_whole(memory, LEAST_ASKED, MOST_ASKED):
@@ -130,7 +131,7 @@ def _is_whole(value: object, least: int, most: float = math.inf) -> bool:
 
 
 def limits(timeout: float | None, memory: int | None, models: Iterable[onnx.ModelProto]) -> Limits:
-    """Return the limits of a verification of these models: as asked for (None: as their sizes need)."""
+    """Return the limits of a verification of these models: as requested, or derived from their sizes (None)."""
     sizes = [_Size.of(model) for model in models]
     weights = max((size.weights for size in sizes), default=0)
     values = max((size.values for size in sizes), default=0)
@@ -144,13 +145,13 @@ def limits(timeout: float | None, memory: int | None, models: Iterable[onnx.Mode
 
 
 def _rounded(size: int) -> int:
-    """Return the next power of two: another limit needs another process."""
+    """Return the next power of two, because a different limit needs a new process."""
     return 1 << (size - 1).bit_length()
 
 
 @dataclass(frozen=True)
 class _Size:
-    """About how many bytes a model's weights and the values beside them have, and how many nodes it has."""
+    """The approximate size of a model: bytes of weights, bytes of other values, number of nodes."""
 
     weights: int
     values: int
@@ -161,18 +162,18 @@ class _Size:
         graph = model.graph
         inputs = sum(map(_declared, graph.input))
         values = max([_WITHIN * inputs, sum(map(_declared, graph.output)), *map(_declared, graph.value_info)])
-        if values > machine_memory():  # it runs nowhere, however much it may take
+        if values > machine_memory():  # no machine can run it, whatever the limit
             values = 0
         weights = sum(_bytes(tensor.data_type, tensor.dims) for tensor in graph.initializer)
         return _Size(weights, values, len(graph.node))
 
 
 _WITHIN = 16
-"""So many times as large as all inputs may be what is made of them on the way: images have many channels there."""
+"""The assumed ratio of intermediate values to all inputs: images have many channels there."""
 
 
 def _declared(value: onnx.ValueInfoProto) -> int:
-    """Return about how many bytes a value of a declared shape has; open dims count as 1."""
+    """Return the approximate size in bytes of a value with a declared shape; dynamic dims count as 1."""
     facts = facts_of_type(value.type)
     return 0 if facts.shape is None else _bytes(facts.dtype or 0, (dim for dim in facts.shape if isinstance(dim, int)))
 

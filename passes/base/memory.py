@@ -7,19 +7,19 @@ import os
 from collections.abc import Iterator
 
 LEAST_ASKED, MOST_ASKED = 2**26, 2**60
-"""Bytes that may be asked for. With less, libraries end the process in ways of their own; more no system counts."""
+"""The permitted memory limits, in bytes. With less, libraries end the process in various ways; no system has more."""
 
 
 def machine_memory() -> int:
-    """Return three quarters of the machine's memory; without bound where it does not tell."""
+    """Return three quarters of the machine's memory; infinity if the system does not report it."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4 * 3
     return 2**62
 
 
 def _held() -> int:
-    """Return the bytes that this process holds already, of those that the limit counts."""
-    # Without pathlib, which takes long to import.
+    """Return the bytes that this process already holds and that count towards the limit."""
+    # pathlib takes long to import.
     with contextlib.suppress(OSError, ValueError), open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123
         return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmData:")), 0)
     return 0
@@ -27,15 +27,15 @@ def _held() -> int:
 
 @contextlib.contextmanager
 def limited(memory: int | None) -> Iterator[None]:
-    """Limit this process to so many more bytes meanwhile, or to three quarters of the machine's; Linux alone does so.
+    """Limit the additional memory of this process, by default to three quarters of the machine's; only on Linux.
 
-    Processes that are started begin with the same limit. One that was there before, and is lower, stays.
+    Child processes inherit the limit. An existing lower limit stays.
     """
     try:
         import resource
 
         if memory is not None:
-            import numpy as np  # noqa: F401 (OpenBLAS ends the process where it has no memory to start with)
+            import numpy as np  # noqa: F401 (OpenBLAS ends the process if it has no memory at its start)
             import onnx  # noqa: F401
 
             memory += _held()

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from opshift.passes.base.results import Check, ConvertedModel, Plan, Refusal, Report
 
 LONGEST = 80
-"""Characters of a name, which may be of any length in a model."""
+"""The longest printed name in characters; names in a model can have any length."""
 
 
 def count(number: int, noun: str) -> str:
@@ -49,7 +49,7 @@ def refusal_line(refusal: Refusal) -> str:
 
 
 def result_line(result: ConvertedModel) -> str:
-    """Return what became of a model, and what was shown of it."""
+    """Return a model's outcome and verdict in one line."""
     shown = report_line(result.report) if result.report else "not verified"
     return f"{plan_line(result.plan)}; {shown}"
 
@@ -70,7 +70,7 @@ def plan_html(plan: Plan) -> str:
 
 
 def _changes(plan: Plan) -> list[tuple[str, Any]]:
-    """Return what a plan does with the nodes, as rows of a table."""
+    """Return the changes of a plan as rows of a table."""
     becomes: dict[str, int] = {}
     for step in plan.lowered:
         line = f"{step.operator}-{step.since_version} \u2192 {', '.join(step.becomes) or 'nothing'}"
@@ -85,7 +85,7 @@ def _changes(plan: Plan) -> list[tuple[str, Any]]:
 
 
 def report_html(report: Report) -> str:
-    """Return a report as a table: the verdict, and what is not equal."""
+    """Return a report as a table: the verdict, and the checks that are not equal."""
     rows: list[tuple[str, Any]] = [("verdict", report_line(report))]
     doubtful = [check for check in (report.whole, *report.nodes) if check.verdict != "equal"]
     rows += [("the whole model" if not check.node else check.node, check.reason) for check in doubtful[:ROWS]]
@@ -97,11 +97,11 @@ def report_html(report: Report) -> str:
 
 
 ROWS = 10
-"""Kinds of rewrites, or nodes, that a table lists."""
+"""The maximum number of rewrites or nodes in a table."""
 
 
 def table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
-    """Return rows as HTML in which names from a model are text."""
+    """Return rows as HTML in which names from a model are escaped."""
     lines = "".join(
         f'<tr><th style="text-align:left">{_escaped(name)}</th><td style="text-align:left">{_escaped(value)}</td></tr>'
         for name, value in rows
@@ -110,12 +110,12 @@ def table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
 
 
 def _escaped(value: Any) -> str:
-    import html  # Its table of 2,000 entities is for notebooks alone.
+    import html  # Its table of 2,000 entities is needed only in notebooks.
 
     return html.escape(short(value, 4 * LONGEST))
 
 
 def short(text: Any, longest: int = LONGEST) -> str:
-    """Return a text as it may be printed: control characters written out, cut off where it is long."""
+    """Return a text in printable form: control characters escaped, long text cut off."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
     return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."

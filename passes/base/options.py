@@ -27,9 +27,9 @@ from opshift.passes.base.version_numbers import check_ir_version, check_opset
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments of `opshift.convert` but for the model, with their defaults; they are explained there.
+    """The arguments of `opshift.convert` except the model, with their defaults; its docstring documents them.
 
-    The command line has the same defaults: it hands on what is given, and nothing else.
+    The command line has the same defaults, because it passes on only the options that the user sets.
     """
 
     opset: int | None = None
@@ -61,10 +61,10 @@ class Options:
     progress: Progress | None = None
 
     def check(self) -> Target | None:
-        """Return the target, if there is one.
+        """Return the target, or None.
 
         Raises:
-            UsageError: the request makes no sense, whatever the model.
+            UsageError: the request is invalid for every model.
         """
         check_types(vars(self))
         limits.check(self.seed, self.timeout, self.memory)
@@ -102,23 +102,23 @@ class Options:
 
     @property
     def decomposed(self) -> frozenset[str]:
-        """What is to be decomposed: operators of the default domain by their bare names, others with their domain."""
+        """The operators to decompose: operators of the default domain by bare name, others with their domain."""
         return frozenset(one for name in self.decompose for one in _spellings(name))
 
     def check_operators(self, functions: Collection[onnx.FunctionProto]) -> None:
-        """Raise UsageError for a name of what is to be decomposed that neither an operator nor a function has."""
+        """Raise UsageError for a name to decompose that is neither an operator nor a function."""
         local = {one for function in functions for one in names_of(function)}
         for name in self.decomposed - local:
             _check_operator(name, local)
 
     def names_any(self, functions: Collection[onnx.FunctionProto]) -> bool:
-        """Return whether a function of the model is to be decomposed, by its name, its domain, or both."""
+        """Return whether `decompose` names a function of the model, by its name, its domain, or both."""
         decomposed = self.decomposed
         return any(not decomposed.isdisjoint(names_of(function)) for function in functions)
 
 
 def check_type_change(old: str, new: str) -> None:
-    """Raise UsageError for a change of element types that opshift does not make."""
+    """Raise UsageError for an unsupported change of element types."""
     for name in (old, new):
         if name not in _TYPES:
             plain = name.casefold()
@@ -138,29 +138,29 @@ def check_type_change(old: str, new: str) -> None:
 
 
 _OTHER_NAMES = {"fp64": "double", "float64": "double", "fp32": "float", "fp16": "float16", "half": "float16"}
-"""What else people call element types."""
+"""Other common names of element types."""
 _TYPES = {type_name(dtype): dtype for dtype in sorted(INTEGERS | FLOATS | {TensorProto.BOOL})}
 
 
 def names_of(function: onnx.FunctionProto) -> tuple[str, str, str]:
-    """Return by which names a function of the model is decomposed: its own, its domain, and both."""
+    """Return the names by which `decompose` can refer to a function: its name, its domain, and both."""
     return function.name, function.domain, f"{function.domain}::{function.name}"
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield a name as models have it: without the default domain, and with that of an operator that is not in it."""
+    """Yield the spellings of a name in models: without the default domain, and with onnxruntime's domain."""
     bare = name.removeprefix("ai.onnx::")
     own = bare in dialect.operators("")
     if bare != name or "::" in name or "." in name or own or _is_plain(name):
         yield bare
-    # onnxruntime has some of its own operators in its domain and in the default one.
+    # onnxruntime accepts some of its own operators both in its domain and in the default domain.
     if bare == name and (own or not _is_plain(name)):
         found = [f"{domain}::{name}" for domain in (ML, dialect.MICROSOFT) if name in foreign_operators(domain)]
         yield from found or ([] if own else [name])
 
 
 def _is_plain(name: str) -> bool:
-    """Return whether an operator of the default domain has this name, be it one of onnxruntime's own."""
+    """Return whether the default domain has an operator of this name, including onnxruntime's own operators."""
     if not name.isprintable():
         return False
     known = any(schema_at("", name, opset) for opset in (NEWEST, *range(OLDEST, NEWEST)))

@@ -1,6 +1,6 @@
 """The results of a conversion: frozen data that prints, compares and converts to JSON.
 
-A `Plan` lists the change of each node, a `Refusal` why a node cannot be converted, a `Report` the comparisons.
+A `Plan` lists the change of each node, a `Refusal` explains a blocker, and a `Report` has the results of verification.
 """
 
 from __future__ import annotations
@@ -22,47 +22,46 @@ if TYPE_CHECKING:
     import os
 
 APPROXIMATE = "approximate"
-"""Accepts lowerings whose results are at most 2^-21 of themselves off."""
+"""Accept lowerings whose relative error is at most 2^-21."""
 
 ASSUMPTIONS = ("no-nan", "finite-inputs", "whole-indices", APPROXIMATE)
-"""Assumptions without which some lowerings are not valid, most of them about inputs; `finite-inputs` includes
-`no-nan`."""
+"""The assumptions that some lowerings need, most of them about inputs; `finite-inputs` includes `no-nan`."""
 
 TENSOR_OUTPUT = "tensor-output"
-"""Accepts outputs that are tensors of scores in place of maps, which ZipMap makes."""
+"""Accept tensors of scores as outputs, in place of the maps of ZipMap."""
 
 FITS = "fits-int32"
-"""Accepts that integers whose range is unknown get a narrower type, which verification then checks."""
+"""Accept a narrower type for integers of unknown range; verification then checks the values."""
 
 ACCEPTED = (*ASSUMPTIONS, TENSOR_OUTPUT, FITS)
-"""All that `--assume` accepts."""
+"""The values that `--assume` accepts."""
 
 
 class Code(enum.StrEnum):
-    """Why a node, or a model, cannot be converted. There are no other codes."""
+    """The reason why a node, or a model, cannot be converted to the target. The set is closed."""
 
     OPSET_TOO_OLD = "opset-too-old"
     """The target's opset is below 7, the oldest that opshift writes."""
     UNKNOWN_OPERATOR = "unknown-operator"
-    """The operator differs between the two opsets, and nobody has reviewed that difference."""
+    """The operator differs between the two opsets, and the difference has not been reviewed."""
     ABSENT_OPERATOR = "absent-operator"
     """The target opset does not have the operator, and no lowering is known."""
     NO_LOWERING = "no-lowering"
-    """Lowerings are known, none applies here; the reason names the nearest one."""
+    """Lowerings are known but none applies; the reason names the nearest one."""
     TYPE = "type"
     """The target's version of the operator does not accept these element types."""
     MISSING_FACT = "missing-fact"
     """A lowering would apply if a rank, a dimension, a type or a constant were known."""
     ASSUMPTION = "assumption"
-    """The only lowerings that apply are valid only if an assumption holds, which `--assume` accepts."""
+    """The only applicable lowerings need an assumption, which `--assume` accepts."""
     FOREIGN_OPERATOR = "foreign-operator"
-    """The operator is of a domain other than the default one, and can neither stay nor be replaced."""
+    """The operator is in a domain other than the default one, and can be neither kept nor replaced."""
     FUNCTION = "function"
     """A model-local function cannot be converted."""
     IR_VERSION = "ir-version"
     """The requested ir_version cannot hold what the model needs."""
     LIMIT = "limit"
-    """Planning exceeded the time limit."""
+    """No plan was found within the time limit."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -80,12 +79,12 @@ class Refusal:
     hint: str
 
     def __str__(self) -> str:
-        """One paragraph for people."""
+        """Return one paragraph for users."""
         what = f"{self.operator} at {self.node}" if self.operator else self.node
         return f"{what}: {self.reason}" + (f" {self.hint}" if self.hint else "")
 
     def __repr__(self) -> str:
-        """Name the code and the node."""
+        """Show the code and the node."""
         return f"<opshift.Refusal {notebook.refusal_line(self)}>"
 
 
@@ -102,7 +101,7 @@ class KernelWarning:
     hint: str
 
     def __str__(self) -> str:
-        """One paragraph for people."""
+        """Return one paragraph for users."""
         return f"{self.operator} at {self.node}: {self.reason} {self.hint}"
 
 
@@ -113,17 +112,17 @@ class Action(enum.StrEnum):
     VERSION_BUMP = "restamp"
     LOWER = "lower"
     FOLD = "fold"
-    """It becomes a constant, or nothing if only folded nodes read it."""
+    """It becomes a constant, or is removed if only folded nodes read it."""
     DROP = "drop"
-    """It is removed: its outputs are unused."""
+    """It is removed because its outputs are unused."""
     INLINE = "inline"
-    """It becomes the nodes of a graph that it holds: of the branch that an If takes."""
+    """It is replaced by the nodes of one of its subgraphs: the taken branch of an If."""
     UNROLL = "unroll"
-    """It becomes the nodes of its body, once for each iteration."""
+    """It is replaced by the nodes of its body, once for each iteration."""
     RETYPE = "retype"
     """It computes in another element type."""
     QUANTIZE = "quantize"
-    """It becomes an operator on quantized values, together with the nodes behind it up to QuantizeLinear."""
+    """It becomes an operator on quantized values, together with the nodes after it up to QuantizeLinear."""
 
 
 class Step(NamedTuple):
@@ -151,7 +150,7 @@ class Steps(Sequence[Step]):
     """The steps of a plan, computed on first access: a large model has many."""
 
     def __init__(self, count: int, lowered: Sequence[Step], find: Callable[[], tuple[Step, ...]]) -> None:
-        """Have `find` called once, if at all; it returns so many, those of nodes that are `lowered` among them."""
+        """Store `find`, which is called at most once and returns `count` steps, including the `lowered` ones."""
         self._count = count
         self._find = find
         self.lowered = lowered
@@ -161,7 +160,7 @@ class Steps(Sequence[Step]):
         return self._find()
 
     def __len__(self) -> int:
-        """Return how many steps there are."""
+        """Return the number of steps."""
         return self._count
 
     @overload
@@ -169,27 +168,27 @@ class Steps(Sequence[Step]):
     @overload
     def __getitem__(self, place: slice) -> tuple[Step, ...]: ...
     def __getitem__(self, place: int | slice) -> Step | tuple[Step, ...]:
-        """Return one step, or some."""
+        """Return one step, or a slice of steps."""
         return self._all[place]
 
     def __iter__(self) -> Iterator[Step]:
-        """Go through them in order."""
+        """Iterate over the steps in order."""
         return iter(self._all)
 
     def __eq__(self, other: object) -> bool:
-        """Compare by contents, with a tuple too."""
+        """Compare by contents, also with a tuple."""
         return self._all == (other._all if isinstance(other, Steps) else other)
 
     def __hash__(self) -> int:
-        """Hash as a tuple does."""
+        """Return the hash of the equal tuple."""
         return hash(self._all)
 
     def __repr__(self) -> str:
-        """Count them."""
+        """Show the number of steps."""
         return f"<{notebook.count(self._count, 'step')}>"
 
     def __reduce__(self) -> tuple[type[tuple[Step, ...]], tuple[tuple[Step, ...]]]:
-        """Be a tuple in another process."""
+        """Pickle as a tuple."""
         return tuple, (self._all,)
 
 
@@ -197,8 +196,8 @@ class Steps(Sequence[Step]):
 class Candidate:
     """A candidate for a node: a lowering, ONNX's function body, or the operator itself ("native").
 
-    `cost` is relative to one Identity node (opsets/runtimes/costs.py). It is a lower bound if the search for nodes
-    ended early, and None if the candidate does not apply. In both cases `why_not` has the reason.
+    `cost` is relative to one Identity node (opsets/runtimes/costs.py). It is a lower bound if the search stopped early,
+    and None if the candidate does not apply. In both cases `why_not` has the reason.
     """
 
     name: str
@@ -208,7 +207,7 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """A value of a drawing: its type as people write it (`float[n,3]`, empty: unknown), its elements if it is small."""
+    """A value of a diagram: its type, such as `float[n,3]` (empty: unknown), and its elements if there are few."""
 
     name: str
     type: str = ""
@@ -217,7 +216,7 @@ class Value:
 
 @dataclasses.dataclass(frozen=True)
 class DrawnNode:
-    """A node of a drawing, its attributes as `axis=1`; `since_version` is None where ONNX has no such operator."""
+    """A node of a diagram, with attributes such as `axis=1`; `since_version` is None if ONNX has no such operator."""
 
     operator: str
     since_version: int | None
@@ -228,7 +227,7 @@ class DrawnNode:
 
 @dataclasses.dataclass(frozen=True)
 class Subgraph:
-    """A few nodes at one opset, in order; `constants` are initializers among what they read."""
+    """A few nodes at one opset, in order; `constants` are the initializers among their inputs."""
 
     opset: int
     inputs: tuple[Value, ...]
@@ -239,11 +238,11 @@ class Subgraph:
 
 @dataclasses.dataclass(frozen=True)
 class RewriteGroup:
-    """Nodes that are rewritten in one way, with the known facts about their inputs: `nodes` holds their paths.
+    """Nodes with the same rewrite, and the facts about their inputs; `nodes` holds their paths.
 
-    The first fields are those of their steps. `ways` are those that were compared, the one that was taken among them;
-    they are empty where there was no choice. `before` is the node by itself and `after` what replaces it; where it
-    stays as it is, and only the number of its version changes, its inputs are left out.
+    The first fields are those of their steps. `ways` are the compared candidates, including the chosen one; empty if
+    there was no choice. `before` is the node alone and `after` its replacement; for a version bump, the inputs are left
+    out.
     """
 
     action: Action
@@ -274,24 +273,25 @@ class Plan:
     steps: Sequence[Step]
     refusals: tuple[Refusal, ...]
     warnings: tuple[KernelWarning, ...] = ()
-    """Nodes that the installed onnxruntime runs in the original only."""
+    """The nodes that the installed onnxruntime runs only in the original."""
     shapes: Mapping[str, tuple[int | str | None, ...]] = dataclasses.field(default_factory=dict)
-    """The shapes of the inputs that are fixed, wholly or partly: a number, a symbol, or None for each dim."""
+    """The shapes of the wholly or partly fixed inputs: a number, a symbol, or None for each dim."""
     prepared: tuple[Step, ...] = ()
-    """What happens before the nodes are planned: they are folded, dropped, inlined, unrolled, retyped or joined."""
+    """The steps before planning: nodes that are folded, dropped, inlined, unrolled, retyped or fused."""
     types: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The new element types of values, inputs or outputs, by the old ones, if any change."""
     wide: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Why nodes keep a type of floats that becomes a narrower one elsewhere, by their paths."""
+    """The reasons why nodes keep a wider float type that becomes narrower elsewhere, by node path."""
     quantized: str = ""
-    """The form of quantized operators that is asked for: `qoperator`, `qdq` or none."""
+    """The requested form of quantized operators: `qoperator`, `qdq` or none."""
     dequantized: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Why nodes stay between DequantizeLinear and QuantizeLinear against what `quantized` asks for, by their paths."""
+    """The reasons why nodes stay between DequantizeLinear and QuantizeLinear although `quantized` is set, by node path.
+    """
     rewrites: Callable[[], tuple[RewriteGroup, ...]] = dataclasses.field(default=tuple, compare=False, repr=False)
     """Computes `kinds`."""
 
     def __repr__(self) -> str:
-        """Show opsets and numbers of nodes."""
+        """Show the opsets and the numbers of nodes."""
         return f"<opshift.Plan {notebook.plan_line(self)}>"
 
     def _repr_html_(self) -> str:
@@ -299,7 +299,7 @@ class Plan:
 
     @functools.cached_property
     def kinds(self) -> tuple[RewriteGroup, ...]:
-        """The nodes of the steps, those that are alike together."""
+        """The nodes of the steps, grouped by rewrite."""
         return self.rewrites()
 
     @property
@@ -310,7 +310,7 @@ class Plan:
         return [step for step in self.steps if step.action is Action.LOWER]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is sent to another process: the kinds, and not what finds them out."""
+        """Return the pickled state: the computed kinds instead of the function that computes them."""
         return {**self.__dict__, "kinds": self.kinds, "rewrites": tuple}
 
     @property
@@ -352,17 +352,17 @@ class Verdict(enum.StrEnum):
 
     EQUAL = "equal"
     WITHIN_BOUND = "within bound"
-    """Narrower floats or approximations were accepted, and no output departs further than they explain."""
+    """Narrower floats or approximations were accepted, and no output differs by more than these explain."""
     DIFFERENT = "different"
     UNCHECKED = "unchecked"
 
 
 @dataclasses.dataclass(frozen=True)
 class Counterexample:
-    """An input on which the two differ: each value is a nested list, small enough to read.
+    """An input with different outputs; each value is a nested list, small enough to read.
 
-    `node` is where the two part, as `Hardmax-13 at main/hot`: the input is then what that node reads, and the output
-    what it makes. It is empty where the input is the model's. `command` shows the difference again.
+    `node` is the first differing node, as `Hardmax-13 at main/hot`: input and output are then that node's. It is empty
+    if the input is the model's. `command` reproduces the difference.
     """
 
     inputs: dict[str, Any]
@@ -375,9 +375,9 @@ class Counterexample:
 
 @dataclasses.dataclass(frozen=True)
 class Departure:
-    """The element of an output that is farthest from what was expected, of those that count as equal.
+    """The output element with the largest difference among the elements that count as equal.
 
-    `units` is the distance in units in the last place: how many steps from one float to the next lie between the two.
+    `units` is the distance in units in the last place (the number of steps between adjacent floats).
     """
 
     units: int
@@ -407,11 +407,11 @@ class Coverage:
 
     @property
     def is_void(self) -> bool:
-        """Whether no element counts: none is equal bit for bit, and none departs, since all that differ are excused."""
+        """Whether no element was really compared: none is bit for bit equal, and all differences are excused."""
         return not self.identical and self.departure is None and self.elements + self.undefined > 0
 
     def __add__(self, other: Coverage) -> Coverage:
-        """Return both as one."""
+        """Return the sum of both."""
         names = {**self.sizes, **other.sizes}
         sizes = {name: max(self.sizes.get(name, 0), other.sizes.get(name, 0)) for name in names}
         departures = [one for one in (self.departure, other.departure) if one is not None]
@@ -430,7 +430,7 @@ class Check:
 
     `judge` is the reference for the expected values, `onnxruntime 1.31.1` or `numpy oracle`. `inputs` counts the tried
     inputs, and `classes` those with ties, infinities, empty dimensions and so on; 0 if such inputs were possible.
-    `shapes` are those of inputs that only the rewritten model fixes, and with which both were compared.
+    `shapes` are the input shapes that only the rewritten model fixes; both models were compared with these.
     """
 
     node: str
@@ -446,11 +446,11 @@ class Check:
 
     @property
     def untried(self) -> tuple[str, ...]:
-        """The classes that were possible and that no input belongs to."""
+        """The input classes that were possible but never tried."""
         return tuple(name for name, number in self.classes.items() if not number)
 
     def __repr__(self) -> str:
-        """Name the node and the verdict."""
+        """Show the node and the verdict."""
         return f"<opshift.Check {notebook.check_line(self)}>"
 
 
@@ -478,7 +478,7 @@ class Report:
         return notebook.report_html(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is sent to another process, where the models are not."""
+        """Return the pickled state, without the models."""
         return {**self.__dict__, "about": dict}
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -498,7 +498,7 @@ class Report:
 
     @property
     def coverage(self) -> Coverage:
-        """What was compared of the nodes and of the whole model; `sizes` are those of the whole model's inputs."""
+        """The coverage of the nodes and the whole model; `sizes` are those of the whole model's inputs."""
         nodes = (dataclasses.replace(check.coverage, sizes={}) for check in self.nodes)
         return sum(nodes, self.whole.coverage)
 
@@ -520,11 +520,11 @@ def _no_writer(_: Report, __: str | os.PathLike[str]) -> None:
 
 
 WRITERS: list[Callable[[Report, str | os.PathLike[str]], None]] = [_no_writer]
-"""The last one writes reports: the public package adds it, since formats are not the business of passes."""
+"""The report writers, of which the last is used. The public package adds it: file formats are not part of passes."""
 
 
 class ReadModel(Protocol):
-    """A model that was read, as errors carry it; `size` is that of its file in bytes, if it has one."""
+    """A model that was read, as errors hold it; `size` is its file's size in bytes, if it has a file."""
 
     @property
     def model(self) -> onnx.ModelProto: ...  # noqa: D102
@@ -534,7 +534,7 @@ class ReadModel(Protocol):
 
 
 class ConvertedModel(Protocol):
-    """A conversion's result, as errors carry it."""
+    """A conversion's result, as errors hold it."""
 
     @property
     def plan(self) -> Plan: ...  # noqa: D102

@@ -1,4 +1,4 @@
-"""Check the numbers of opsets and of ir_versions that are asked for, and tell which go together."""
+"""Check requested opsets and ir_versions, and map opsets to ir_versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def released_with(opset: int, domain: str = "") -> int:
 
 
 def check_opset(name: str, opset: int | None) -> None:
-    """Raise UsageError for an argument of this name that is no opset that onnx knows; None is none."""
+    """Raise UsageError for an argument with an opset that onnx does not know; None is accepted."""
     _check(name, opset, NEWEST, "opsets 1")
 
 

@@ -1,4 +1,4 @@
-"""Inputs that have an initializer, which is their default."""
+"""Handle inputs that have an initializer as their default."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 import onnx
 
 DEFAULTS = 4
-"""The ir_version from which on an input that has an initializer can be fed something else."""
+"""The first ir_version in which a caller can override an input's initializer."""
 
 
 def defaults(model: onnx.ModelProto) -> frozenset[str]:
@@ -17,13 +17,13 @@ def defaults(model: onnx.ModelProto) -> frozenset[str]:
 
 
 def overridable(model: onnx.ModelProto) -> list[str]:
-    """Return the inputs that a caller may feed or leave to their initializer: below ir_version 4 there are none."""
+    """Return the inputs whose initializer a caller may override: below ir_version 4 there are none."""
     names = defaults(model) if model.ir_version >= DEFAULTS else ()
     return [value.name for value in model.graph.input if value.name in names]
 
 
 def without_inputs(model: onnx.ModelProto, names: Collection[str]) -> None:
-    """Remove the inputs of these names."""
+    """Remove the inputs with these names."""
     for index in range(len(model.graph.input) - 1, -1, -1):
         if model.graph.input[index].name in names:
             del model.graph.input[index]

@@ -1,4 +1,4 @@
-"""Sizes of dynamic inputs that a model is likely to accept, for hints."""
+"""Choose sizes for dynamic inputs that a model probably accepts, for hints."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from opshift.passes.proof.inputs.shape_search import Groups, grouped, hints
 from opshift.passes.rewrite.fixed_shapes import Shapes, dynamic
 
 Names = Mapping[str, Sequence[Dim]]
-"""The shapes of dynamic inputs, in which each dim that is not known has a name."""
+"""The shapes of dynamic inputs, in which each unknown dim has a name."""
 
 
 class ExampleSizes:
-    """The dims of a model's dynamic inputs, in groups of one size."""
+    """The dims of a model's dynamic inputs, grouped by equal size."""
 
     def __init__(self, model: onnx.ModelProto, shapes: Shapes) -> None:
-        """Find out which dims its nodes need to be equal, and which have one size alone."""
+        """Group the dims that the nodes require to be equal, and find the dims with only one valid size."""
         self.names: Names = {
             name: tuple(unnamed(name, axis) if dim is None else dim for axis, dim in enumerate(shapes[name] or ()))
             for name in dynamic(shapes)
@@ -30,7 +30,7 @@ class ExampleSizes:
         self.batch = {one for dims in self.names.values() for one in dims[_batch_axis(dims) :][:1]}
 
     def of(self, size: int) -> dict[str, tuple[int, ...]]:
-        """Return shapes with a batch of one, the sizes that nodes need, and a size for all other dims."""
+        """Return shapes with a batch of one, the sizes that nodes require, and `size` for all other dims."""
         pattern = [1 if not self.batch.isdisjoint(group) else size for group in self.groups.free]
         found = self.groups.sizes(pattern)
         return {
@@ -40,13 +40,13 @@ class ExampleSizes:
 
 
 def _batch_axis(dims: Sequence[Dim]) -> int:
-    """Return which dim is likely the batch: the second one of a state, which has a row for each layer or direction."""
+    """Return the index of the probable batch dim: 1 for a state, whose dim 0 counts layers or directions."""
     states = len(dims) > 2 and isinstance(dims[0], int) and dims[0] > 1 and isinstance(dims[1], str)
     return int(states)
 
 
 def makes_nothing(model: onnx.ModelProto, before: onnx.ModelProto) -> bool:
-    """Return whether a value has no elements, of a model whose shapes are fixed, that may have some in the original."""
+    """Return whether fixed shapes leave a value without elements that may have some in the original."""
     empty = [_empty(one) for one in (before, model)]
     return bool(empty[1] - empty[0])
 

@@ -1,4 +1,4 @@
-"""Runs of a model for the search of nodes that keep a wider type of floats."""
+"""Run a model to find the nodes that must keep a wider float type."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 _LACKING = re.compile(r"find an implementation for (\w+)\(")
-"""What onnxruntime 1.32.0 writes of an operator without a kernel."""
+"""The error message of onnxruntime 1.32.0 for an operator without a kernel."""
 
 
 @dataclass(frozen=True)
 class MeasuredIslands:
-    """Searches islands by running models in onnxruntime, on the user's inputs or on usual ones.
+    """Finds the nodes that keep their type by running models in onnxruntime, on user inputs or typical ones.
 
     Raises:
         UsageError: onnxruntime is not installed, or the user's inputs do not fit the model.
@@ -39,10 +39,10 @@ class MeasuredIslands:
     options: Options
 
     def __call__(self, model: onnx.ModelProto, asked: Types, change: Change) -> Mapping[str, str]:
-        """Return why nodes of a model keep their type, by their paths.
+        """Return the reasons why nodes of a model keep their type, by node path.
 
         Raises:
-            UnmeasuredError: no input was found on which the model runs.
+            UnmeasuredError: the model ran on none of the tried inputs.
         """
         from opshift.passes.proof.inputs.input_specs import UntestableError
         from opshift.passes.proof.inputs.usual import usual_inputs
@@ -83,7 +83,7 @@ class MeasuredIslands:
         return Runnable(model, directory=folder)
 
     def _values(self, model: onnx.ModelProto, names: Sequence[str], feeds: Sequence[Feeds]) -> list[Values]:
-        """Return the values of a model on each input, in as many runs as their size needs."""
+        """Return the values of a model on each input, in as many runs as their size requires."""
         from opshift.passes.runtime.ort_models import RejectedError, RejectionKind
         from opshift.passes.runtime.ort_session import Session
 
@@ -118,7 +118,7 @@ def _cast(value: Any, dtype: int) -> Any:
 
 
 def _held(feeds: Feeds, model: onnx.ModelProto, asked: Types) -> Feeds:
-    """Return inputs that their new types hold, where inputs of the model change."""
+    """Return inputs that fit their new types, if inputs of the model change type."""
     if not asked.outer:
         return feeds
     types = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}

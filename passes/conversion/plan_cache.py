@@ -1,4 +1,4 @@
-"""A cache that several plans of one model share: prepared models, and the known facts about their values."""
+"""A cache shared by several plans of one model: prepared models, and the facts about their values."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from opshift.passes.rewrite.planner import Analysis, Goal, Planner
 from opshift.passes.rewrite.prepare import Preparation, Prepared
 
 ROOM = 2**28
-"""Bytes of prepared models that are kept; at least the latest one stays."""
+"""The maximum size of cached prepared models in bytes; the latest one always stays."""
 
 
 class PlanCache:
     """The cached results of earlier plans of one model.
 
-    With `lasting`, they serve other targets too: then nobody may change the models that are kept here.
+    With `lasting`, other targets use them too: the cached models must then not be modified.
     """
 
     def __init__(self, *, lasting: bool = False) -> None:
-        """Begin with nothing."""
+        """Start with an empty cache."""
         self.lasting = lasting
         self._prepared: OrderedDict[str, Prepared | UsageError | InvalidModelError] = OrderedDict()
         self._views: OrderedDict[tuple[int, bool], _View] = OrderedDict()
 
     def prepared(self, asked: Preparation, prepare: Callable[[], Prepared]) -> Prepared:
-        """Return a prepared model, from `prepare` the first time.
+        """Return a prepared model; the first call computes it with `prepare`.
 
         Raises:
-            UsageError, InvalidModelError: those of `prepare`, also later.
+            UsageError, InvalidModelError: as raised by `prepare`, also in later calls.
         """
         if not self.lasting:
             return prepare()
@@ -52,7 +52,7 @@ class PlanCache:
         return found
 
     def view(self, model: onnx.ModelProto, reduced: bool, show: Callable[[], onnx.ModelProto]) -> _View:
-        """Return how a model is shown to planners, from `show` the first time; `reduced` tells two ways apart."""
+        """Return the planners' view of a model; the first call for each `reduced` computes it with `show`."""
         key = id(model), reduced
         if key not in self._views:
             self._views[key] = _View(model, show())
@@ -60,13 +60,13 @@ class PlanCache:
         return self._views[key]
 
     def forget(self) -> None:
-        """Release everything."""
+        """Clear the cache."""
         while self._views:
             self._views.popitem()[1].forget()
         self._prepared.clear()
 
     def _make_room(self) -> None:
-        """Drop what was used least of late."""
+        """Evict the least recently used entries."""
         latest = next(reversed(self._prepared.values()))
         size = latest.model.ByteSize() if isinstance(latest, Prepared) else 0
         while len(self._prepared) > 1 and size * len(self._prepared) > ROOM:
@@ -76,21 +76,21 @@ class PlanCache:
 
 
 class _View:
-    """A model as planners see it; `model` is kept so that its id is nobody else's."""
+    """A model as planners see it; `model` is kept alive so that its id stays unique."""
 
     def __init__(self, model: onnx.ModelProto, shown: onnx.ModelProto) -> None:
         self.model, self.shown = model, shown
         self._planner: Planner | None = None
 
     def planner(self, analysis: Analysis | None) -> Planner:
-        """Return a planner that has the known facts about the values, and plans nothing itself."""
+        """Return a planner that holds the facts about the values, and does not plan by itself."""
         if self._planner is None:
             goal = Goal(Legality(default_opset(self.shown.opset_import) or 1))
             self._planner = Planner(self.shown, goal, analysis, hinting=False)
         return self._planner
 
     def forget(self) -> None:
-        """Release the known facts about the values: planners hold each other, and so outlive that."""
+        """Release the facts about the values: planners refer to each other, so they are not freed automatically."""
         if self._planner is not None:
             self._planner.forget()
         self._planner = None

@@ -41,15 +41,15 @@ from opshift.passes.rewrite.prepare import Prepared
 from opshift.passes.runtime.constant_nodes import ConstantNodes
 
 _ELSEWHERE = 10.0
-"""Seconds in which other opsets of a target are tried for a model that does not go to the nearest one."""
+"""The time limit in seconds for other opsets of a target, if a model cannot be converted to the nearest one."""
 
 
 _GUESSES = (64, 224, 640, 32, 1)
-"""Sizes of dims other than the first, with which it is tried whether fixed shapes are all that is missing."""
+"""Trial sizes for dims other than the first, to find out whether fixed shapes would solve the refusals."""
 
 
 def plan_nearest(request: Request, options: Options) -> tuple[Request, Planned]:
-    """Plan for the opset wanted; if a target leaves the opset open, for the nearest one that the model goes to.
+    """Plan for the requested opset; if a target has several opsets, for the nearest one with a plan.
 
     Raises:
         UnsupportedError: the model cannot be converted.
@@ -81,11 +81,11 @@ def _first_possible(request: Request, progress: Progress | None, timeout: float 
 
 
 _RETYPED = 4
-"""Plans after which no further nodes get other element types: each lowers what those before refused."""
+"""The maximum number of plans that change further element types: each lowers nodes that the earlier ones refused."""
 
 
 def _with_other_types(request: Request, planned: Planned, options: Options) -> tuple[Request, Planned]:
-    """Plan with other element types at nodes that are refused for theirs, as long as fewer nodes are refused then."""
+    """Plan with other element types at nodes refused for theirs, while this reduces the refused nodes."""
     for _ in range(_RETYPED):
         refused = frozenset(one.node for one in planned.plan.refusals if one.code is not Code.LIMIT)
         evaluate = ConstantNodes(request.model) if kernels.installed() else None
@@ -101,13 +101,13 @@ def _with_other_types(request: Request, planned: Planned, options: Options) -> t
 
 
 def refused_places(model: onnx.ModelProto, refusals: Sequence[Refusal]) -> frozenset[int]:
-    """Return where the first refused nodes are in the main graph, or the nodes that hold them."""
+    """Return the main graph's indices of the first refused nodes, or of the nodes that contain them."""
     return _places(model, tuple(dict.fromkeys(one.node for one in refusals))[:_DOUBTFUL])
 
 
 def _places(model: onnx.ModelProto, paths: Sequence[str]) -> frozenset[int]:
-    """Return where nodes of these paths are in the main graph, or the nodes that hold them."""
-    # A name may contain dots: each part of a path up to one may be that of the node.
+    """Return the main graph's indices of the nodes with these paths, or of the nodes that contain them."""
+    # A node's name may contain dots, so each prefix of a path that ends at a dot may be the node's name.
     wanted = {path[:end] for path in paths for end in (*_dots(path), len(path))}
     nodes = enumerate(model.graph.node)
     return frozenset(place for place, node in nodes if f"main/{traversal.node_name(node, place)}" in wanted)
@@ -118,11 +118,11 @@ def _dots(path: str) -> Iterator[int]:
 
 
 _DOUBTFUL = 20
-"""Refusals that are looked at again first at other opsets: one of them is mostly refused there too."""
+"""The number of refusals that are checked first at other opsets: usually one of them is refused there too."""
 
 
 def is_possible(request: Request, timeout: float | None, doubtful: frozenset[int]) -> bool:
-    """Return whether there is a plan, looking at doubtful nodes first, and no further than the first refusal."""
+    """Return whether there is a plan; stop at the first refusal, and check doubtful nodes first."""
     try:
         return _planned(request, None, timeout, hinting=False, focus=Focus(doubtful)).plan.possible
     except FirstRefusalError:
@@ -130,7 +130,7 @@ def is_possible(request: Request, timeout: float | None, doubtful: frozenset[int
 
 
 def possible_somewhere(request: Request, doubtful: frozenset[int]) -> bool:
-    """Return whether there is a plan at any opset of the target."""
+    """Return whether there is a plan for any opset of the target."""
     if request.prepared.refusals:
         return False
     requests = (request, *map(request.at, request.others))
@@ -179,13 +179,13 @@ def _planned(
 
 
 def _constants(request: Request) -> list[str]:
-    """Return the inputs that become constants of the result, as `remove_defaults` makes them."""
+    """Return the inputs that become constants of the result, as in `remove_defaults`."""
     wanted, _ = wanted_ir_version(request, request.model)
     return [] if request.keep_initializers_as_inputs and wanted >= DEFAULTS else overridable(request.model)
 
 
 def _shown(request: Request, lost: Collection[str]) -> onnx.ModelProto:
-    """Return the model as planners see it: with small external weights, and without the inputs that nobody can feed."""
+    """Return the model as planners see it: with small external weights, and without inputs that callers cannot feed."""
     model = external.with_small(request.model, request.source.files)
     if not lost:
         return model
@@ -196,7 +196,7 @@ def _shown(request: Request, lost: Collection[str]) -> onnx.ModelProto:
 
 
 def _with_preparation(plan: Plan, prepared: Prepared) -> Plan:
-    """Add to a plan what is done before it."""
+    """Add the steps of the preparation to a plan."""
     refusals = (*prepared.refusals, *(_explained(one, prepared.kept) for one in plan.refusals))
     return dataclasses.replace(
         plan,
@@ -211,7 +211,7 @@ def _with_preparation(plan: Plan, prepared: Prepared) -> Plan:
 
 
 def _explained(refusal: Refusal, kept: Mapping[str, Reason]) -> Refusal:
-    """Return the refusal of an If, a Loop or a Scan with the reason why its graphs cannot replace it."""
+    """Return the refusal of an If, a Loop or a Scan, with the reason why its subgraphs cannot replace it."""
     why, name = kept.get(refusal.node), refusal.operator.partition("-")[0]
     if why is None or name not in (IF, LOOP, SCAN):
         return refusal
@@ -230,9 +230,9 @@ def _is_in_main(path: str) -> bool:
 
 
 def _cured(request: Request, plan: Plan, options: Options) -> tuple[Refusal, ...]:
-    """Return the refusals of a plan, with another hint for those that fixed shapes of the inputs would spare."""
+    """Return the refusals of a plan, with another hint for refusals that fixed input shapes would avoid."""
     if any(one.code is Code.LIMIT for one in plan.refusals):
-        return plan.refusals  # there was no time to find out
+        return plan.refusals  # out of time
     shapes = input_shapes(request.model)
     if any(shape is None for shape in shapes.values()) or not any(dynamic(shapes)):
         return plan.refusals
@@ -245,11 +245,11 @@ def _cured(request: Request, plan: Plan, options: Options) -> tuple[Refusal, ...
             if makes_nothing(prepared.model, request.model):
                 continue
             again = dataclasses.replace(request, prepared=prepared)
-            # Other nodes are of no interest, and a long loop may be unrolled to many.
+            # Other nodes do not matter here, and a long loop may be unrolled to many.
             paths = [one.node for one in plan.refusals]
             only = Focus(_places(again.model, paths), alone=True) if all(map(_is_in_main, paths)) else None
             planned = _planned(again, None, max(left.left(), 1.0), hinting=False, focus=only)
-        except (UsageError, InvalidModelError):  # the model does not accept them, or a node of it
+        except (UsageError, InvalidModelError):  # the model, or one of its nodes, does not accept these shapes
             continue
         remaining = {one.node for one in planned.plan.refusals}
         hint = f"Fix its dynamic inputs, such as with {' '.join(starmap(shape_option, sizes.items()))}."

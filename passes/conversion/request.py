@@ -52,24 +52,24 @@ class Request:
     ir_version: int | None
     keep_initializers_as_inputs: bool
     others: tuple[int, ...] = ()
-    """Other opsets of the target, the nearest first, where no opset is asked for."""
+    """The other opsets of the target, nearest first, if no opset is requested."""
     known: PlanCache = field(default_factory=PlanCache, compare=False)
     """The cache that several plans share."""
     changes: Mapping[int, int] = field(default_factory=dict)
-    """The new element types by the old ones, those that the target lacks included."""
+    """The new element types by the old ones, including the types that the target does not support."""
 
     @property
     def model(self) -> onnx.ModelProto:
-        """The model to be planned: with fixed shapes, and folded, where that is asked for."""
+        """The model to plan: with fixed shapes and folded, if requested."""
         return self.prepared.model
 
     @property
     def legality(self) -> Legality:
-        """The legality of nodes on the target."""
+        """The predicate for the nodes that the target supports."""
         return self.goal.legality
 
     def at(self, opset: int) -> Request:
-        """Return the same for another opset of the target."""
+        """Return the same request for another opset of the target."""
         legality = dataclasses.replace(self.legality, opset=opset)
         return dataclasses.replace(self, goal=dataclasses.replace(self.goal, legality=legality))
 
@@ -80,16 +80,16 @@ class Request:
 
     @property
     def domains(self) -> Mapping[str, int]:
-        """The newest opsets that the target loads of other domains."""
+        """The newest opsets of other domains that the target loads."""
         return self.legality.target.newest_opsets if self.legality.target else {}
 
 
 def read_request(model: Model, options: Options) -> Request:
-    """Read and check the model, and take over what is asked for.
+    """Read and check the model and the options.
 
     Raises:
-        UsageError: the request makes no sense.
-        InvalidModelError: the model is none.
+        UsageError: the request is invalid.
+        InvalidModelError: the model is not a valid ONNX model.
     """
     profile = options.check()
     report_stage(options.progress, "load")
@@ -102,7 +102,7 @@ def read_source(model: Model, options: Options) -> Source:
     """Read and check the model.
 
     Raises:
-        InvalidModelError: the model is none.
+        InvalidModelError: the model is not a valid ONNX model.
     """
     source = load(model, options.allow_paths, options.assume_opset)
     source = _changed(source, *with_dense_constants(source.model, source.bodies))
@@ -112,11 +112,11 @@ def read_source(model: Model, options: Options) -> Source:
 
 
 def request_of(source: Source, profile: Target | None, options: Options, known: PlanCache) -> Request:
-    """Return the request for a model that was read; `known` has what other requests for it have found out.
+    """Return the request for a model that was read; `known` caches the results of other requests for it.
 
     Raises:
-        UsageError: the request makes no sense.
-        InvalidModelError: the model is none.
+        UsageError: the request is invalid.
+        InvalidModelError: the model is not a valid ONNX model.
     """
     own = default_opset(source.model.opset_import)
     if own is None:
@@ -148,7 +148,7 @@ def request_of(source: Source, profile: Target | None, options: Options, known: 
 
 
 def _quantized(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield the operators of a model that can become floats between DequantizeLinear and QuantizeLinear."""
+    """Yield the operators of a model that can become float operators between DequantizeLinear and QuantizeLinear."""
     held = {(default_domain(node.domain), node.op_type) for body in graphs(model) for node in body.node}
     for domain, name in held:
         operator = operator_for(domain, name)
@@ -159,7 +159,7 @@ def _quantized(model: onnx.ModelProto) -> Iterator[str]:
 def _changed(
     source: Source, model: onnx.ModelProto, notes: tuple[str, ...], replaced: frozenset[str] = frozenset()
 ) -> Source:
-    """Return what was read with another model in its place, and the notes on the change among its repairs."""
+    """Return a source with another model in its place, and with the notes on the change among its repairs."""
     if model is source.model:
         return source
     repairs, bodies = (*source.repairs, *notes), tuple(graph_views(model))
@@ -169,7 +169,7 @@ def _changed(
 
 
 def prepare_model(source: Source, legality: Legality, options: Options, known: PlanCache) -> Prepared:
-    """Fix shapes and fold, where that is asked for or the target needs it."""
+    """Fix shapes and fold, if requested or if the target needs it."""
     target = legality.target
     sizes = Sizes(options.input_shapes or {}, options.dims or {}, options.batch)
     needed = target is not None and target.needs_constants and not source.model.training_info
@@ -185,7 +185,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         fold=options.fold or bool(sizes) or needed or bool(missing),
         tidy=options.fold or bool(sizes),
         static=target.name if target is not None and target.static else "",
-        # Targets that lack what the model does not have share a prepared model.
+        # Targets that differ only in operators that the model does not use share a prepared model.
         missing=missing & held if source.bodies else missing,
         types=Types(type_changes(source.model, target, options), options.io_types, FITS in options.assume),
         constants=frozenset() if target is None else target.constant_dtypes,
@@ -205,14 +205,14 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
 
 
 def type_changes(model: onnx.ModelProto, target: Target | None, options: Options) -> Mapping[int, int]:
-    """Return the new element types by the old ones: those that are asked for, and those that the target lacks."""
+    """Return the new element types by the old ones: those requested, and those that the target does not support."""
     return {**({} if target is None else types_for(target, model)), **options.changes}
 
 
 def retyped(request: Request, values: Scope, refused: Collection[str]) -> Request | None:
-    """Return a request in which nodes of these paths have element types that the target accepts.
+    """Return a request in which the nodes with these paths have element types that the target accepts.
 
-    None: it is not for their types that they are refused, or their values do not fit others.
+    Return None if they are refused for another reason than their types, or if their values do not fit other types.
     """
     found = types_at(request.model, values, request.legality, refused)
     if not found:
@@ -227,7 +227,7 @@ def _shown(source: Source) -> Shown:
 
 
 def whole(source: Source, tensor: onnx.TensorProto) -> onnx.TensorProto:
-    """Return a tensor of the model that holds its elements, also those of another file."""
+    """Return a tensor of the model with its elements loaded, also from an external file."""
     if (span := external.span_of(tensor)) is None:
         return external.embedded(tensor, source.directory)
     found = onnx.TensorProto()
@@ -249,10 +249,10 @@ def _prepared(source: Source, asked: Preparation, options: Options) -> Prepared:
 
 
 def _missing(legality: Legality, held: Collection[str], own: int) -> Iterator[str]:
-    """Yield what the target lacks, or is to be decomposed, of what is replaced before nodes are planned.
+    """Yield the unsupported operators, and those to decompose, that are replaced before planning.
 
-    Of what the opset lacks, those that the model has: `held` are its operators, `own` is its opset. Scan-8, which has
-    batches, is another operator than Scan from 9 on.
+    If only the opset lacks an operator, it is yielded only if the model has it: `held` are the model's operators, `own`
+    is its opset. Scan-8, which has batches, is a different operator from Scan-9 and later.
     """
     if SCAN in held and legality.opset < UNBATCHED_SCAN <= own:
         yield SCAN
@@ -263,18 +263,18 @@ def _missing(legality: Legality, held: Collection[str], own: int) -> Iterator[st
 
 
 _CARRIES_SEQUENCES = 13
-"""The first opset whose If and Loop return sequences: below, their graphs return elements, or none."""
+"""The first opset whose If and Loop can return sequences: in older opsets, their subgraphs return elements instead."""
 
 
 def _carries_sequences(bodies: Iterable[GraphView]) -> bool:
-    """Return whether a graph inside of a node returns a sequence or an optional."""
+    """Return whether any subgraph returns a sequence or an optional."""
     graphs = (body.graph for body in bodies if body.outer is not None)
     kinds = (value.type for graph in graphs if isinstance(graph, onnx.GraphProto) for value in graph.output)
     return any(kind.HasField("sequence_type") or kind.HasField("optional_type") for kind in kinds)
 
 
 def assumed(assume: Collection[str], allow: Collection[str] | None, stacklevel: int = 3) -> frozenset[str]:
-    """Return the assumptions of a request, those that go by the former name of the argument among them."""
+    """Return the assumptions of a request, including those passed as `allow`, the argument's former name."""
     check_types({"assume": assume, "allow": () if allow is None else allow})
     if allow is None:
         return frozenset(assume)
@@ -284,7 +284,7 @@ def assumed(assume: Collection[str], allow: Collection[str] | None, stacklevel: 
 
 
 def wanted_ir_version(request: Request, model: onnx.ModelProto) -> tuple[int, int | None]:
-    """Return the ir_version wanted, and the highest that is accepted, if any is not."""
+    """Return the requested ir_version, and the highest accepted one, or None if any is accepted."""
     if request.ir_version is not None:
         return request.ir_version, request.ir_version
     own = default_opset(model.opset_import) or 1
@@ -299,17 +299,17 @@ def wanted_ir_version(request: Request, model: onnx.ModelProto) -> tuple[int, in
 
 
 def refused(request: Request, plan: Plan, refusals: tuple[Refusal, ...]) -> UnsupportedError:
-    """Return the error for what was found out only when the plan was followed: it is the plan's from then on."""
+    """Return the error for refusals found only while the plan was applied; they are added to the plan."""
     return UnsupportedError(refusals, dataclasses.replace(plan, refusals=refusals), request.source)
 
 
 def report_stage(progress: Progress | None, stage: str) -> None:
-    """Report that a stage begins; its number of steps follows later, if at all."""
+    """Report the start of a stage; its number of steps may be reported later."""
     if progress:
         progress(stage, 0, 0)
 
 
 def without_checks(request: Request) -> Request:
-    """Return a request without what the checks of the model have found out, which takes much memory."""
+    """Return a request without the results of the model checks, which take much memory."""
     source = dataclasses.replace(request.source, bodies=(), static=None, inferred=None)
     return dataclasses.replace(request, source=source)

@@ -1,4 +1,4 @@
-"""The result of a conversion, as a file or a model."""
+"""Save a conversion's result, or return it as a model."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Result:
     report: Report | None
     source: Source
     rewritten: onnx.ModelProto
-    """The protobuf of `model`; large weights may still be in the source file."""
+    """The protobuf of `model`; large tensors may still refer to the input file."""
     left_out: tuple[str, ...] = ()
     """The parts of the model that were dropped because its ir_version cannot hold them."""
     notes: tuple[str, ...] = ()
-    """Further notes on the result: why its ir_version is higher, which inputs are constants now."""
+    """Further notes on the result: why its ir_version is higher, and which inputs became constants."""
 
     def __repr__(self) -> str:
-        """Show opsets, numbers of nodes and the verdict."""
+        """Show the opsets, the numbers of nodes and the verdict."""
         return f"<opshift.Result {notebook.result_line(self)}>"
 
     def _repr_html_(self) -> str:
@@ -53,7 +53,7 @@ class Result:
 
     @property
     def repairs(self) -> tuple[str, ...]:
-        """The defects of the model that were repaired before the conversion; other tools tolerate them."""
+        """The model's repaired defects, which other tools tolerate."""
         return self.source.repairs
 
     @functools.cached_property
@@ -63,14 +63,14 @@ class Result:
         The first access reads large weights of a file of more than 64 MiB.
 
         Raises:
-            InvalidModelError: that file has changed in the meantime.
+            InvalidModelError: that file has changed since.
         """
         external.fill(self._stored)
         return as_given(self.source, self._stored)
 
     @functools.cached_property
     def _stored(self) -> onnx.ModelProto:
-        """The model as it is stored: large weights have the types in which nodes read them."""
+        """The model as stored in the file: large weights have the types in which nodes read them."""
         from opshift.passes.io.weight_types import with_converted_weights
 
         if self.rewritten is self.source.model:
@@ -79,11 +79,11 @@ class Result:
 
     @property
     def source_model(self) -> onnx.ModelProto:
-        """The model that was read; one of a file of more than 64 MiB may lack its large weights."""
+        """The input model; if its file is larger than 64 MiB, large weights may be missing."""
         return self.source.model
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: in another process, or on another machine, the file may not be there."""
+        """Return the pickled state, with all weights, because another process or machine may not have the file."""
         external.fill(self._stored)
         external.fill(self.rewritten)
         return self.__dict__
@@ -115,7 +115,7 @@ class Result:
             The files of external data that the model refers to now.
 
         Raises:
-            UsageError: the file cannot be written there, or not in this way.
+            UsageError: the file cannot be written there, or not in this form.
             InvalidModelError: external data have changed since the model was read.
         """
         from opshift.passes.io import atomic_files, writer
@@ -143,7 +143,7 @@ class Result:
 
 
 def as_given(source: Source, rewritten: onnx.ModelProto) -> onnx.ModelProto | onnx_ir.Model:
-    """Return a converted model in the form in which the original was passed."""
+    """Return a converted model in the form of the input model."""
     if source.given is None or isinstance(source.given, onnx.ModelProto):
         return rewritten
     import onnx_ir

@@ -56,12 +56,12 @@ from opshift.passes.runtime.constant_nodes import ConstantNodes
 
 
 def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Request, Planned, Result]:
-    """Apply a plan, and set the opset and the ir_version; planning the result again must give nothing.
+    """Apply a plan, and set the opset and the ir_version; planning the result again must find no changes.
 
     Raises:
-        UnsupportedError: the result needs what the target does not have.
+        UnsupportedError: the result needs something that the target does not support.
     """
-    # What the checks have found out has served, but for the names.
+    # The results of the checks, except the names, are no longer needed.
     bodies, missing = request.source.bodies, tuple(missed(request))
     request = without_checks(request)
     source, left_out = request.source, tuple[str, ...]()
@@ -80,7 +80,7 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
                 rewritten = _copy(rewritten)
         elif source.path is None or is_small(source) or request.known.lasting:
             rewritten = _copy(source.model)
-        else:  # nobody else has it, and with a copy its weights would be in memory twice
+        else:  # there is no other user, and a copy would hold the weights in memory twice
             size = length(serialized_chunks(rewritten))
             source = dataclasses.replace(source, model=without_weights(rewritten), size=size)
             request = dataclasses.replace(request, source=source)
@@ -98,7 +98,7 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
         _declare_scanned(rewritten)
         walked = tuple(walk(rewritten, columnar_view(rewritten) if is_small(source) else None))
         if (planned.initializers or unfit) and request.ir_version is None:
-            wanted = max(wanted, DEFAULTS)  # before, an initializer is an input that has a default
+            wanted = max(wanted, DEFAULTS)  # in older ir_versions, an initializer is an input with a default
         fitted = downgrade_ir_version(rewritten, wanted, highest, walked, load, functions=request.loads_functions)
         rewritten, walked, left_out = fitted.model, tuple(fitted.walked), fitted.left_out
         _fits(request, planned.plan, fitted, highest)
@@ -115,7 +115,7 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
 
 
 def _needs_initializers(request: Request) -> bool:
-    """Return whether integers that a target needs as constants are to be initializers that are no inputs.
+    """Return whether integer constants must be initializers that are not inputs.
 
     Below opset 9 a Constant holds floats only, so that integers would be Casts; below ir_version 4 an initializer is an
     input.
@@ -131,7 +131,7 @@ def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def missed(request: Request) -> Iterator[str]:
-    """Yield a note if operators are to be decomposed that the model does not have."""
+    """Yield a note if the model has none of the operators to decompose."""
     if not request.legality.decompose:
         return
     held = {(default_domain(domain), name) for body in request.source.bodies for domain, name, _ in body.by_op_key}
@@ -147,7 +147,7 @@ def missed(request: Request) -> Iterator[str]:
 
 
 def _fold_lowered(request: Request, planned: Planned, model: onnx.ModelProto) -> None:
-    """Fold nodes of constants that lowerings wrote, where the model is folded."""
+    """Fold constant nodes that lowerings emitted, if the model is folded."""
     changes = (change for graph in planned.graphs for plan in graph.all() for change in plan.changes.values())
     written = any(isinstance(change, Replace) for change in changes)
     if request.prepared.folds and written and reads_constants_alone(model):
@@ -158,13 +158,13 @@ def _fold_lowered(request: Request, planned: Planned, model: onnx.ModelProto) ->
 
 
 def _declare_outputs(request: Request, model: onnx.ModelProto) -> None:
-    """Declare the shapes of outputs that have none, for a target that needs them."""
+    """Declare the shapes of outputs without one, for a target that needs them."""
     if lacks_shapes(model, request.legality):
         declare_outputs(model, known_values(external.with_small(model, request.source.files)))
 
 
 def _declare_sliced_dims(model: onnx.ModelProto) -> None:
-    """Declare names for dimensions whose name onnxruntime would infer wrongly."""
+    """Declare names for dims whose name onnxruntime would infer wrongly."""
     if not keeps_names(model) or all(node.op_type != SLICE for graph in traversal.graphs(model) for node in graph.node):
         return
     light = scopes.without_weights(model)
@@ -174,7 +174,7 @@ def _declare_sliced_dims(model: onnx.ModelProto) -> None:
 
 
 def _declare_scanned(model: onnx.ModelProto) -> None:
-    """Declare the shapes of what Scans collect, where they are known.
+    """Declare the known shapes of the scan outputs of Scan bodies.
 
     onnxruntime 1.32.0 needs them, and infers no shape of LessOrEqual and GreaterOrEqual below version 16.
     """
@@ -196,7 +196,7 @@ def _scanned(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 
 
 def _unloaded(request: Request, model: onnx.ModelProto) -> bool:
-    """Return whether the target does not load a model for its functions, or for what it imports of other domains."""
+    """Return whether the target cannot load a model because of its functions or its imports of other domains."""
     newer = any(item.version > request.domains.get(item.domain, item.version) for item in model.opset_import)
     idle = any(request.legality.drops(item.domain) for item in unused_imports(model))
     return newer or idle or (bool(model.functions) and not request.loads_functions)
@@ -205,9 +205,9 @@ def _unloaded(request: Request, model: onnx.ModelProto) -> bool:
 def _settled(
     request: Request, plan: Plan, rewritten: onnx.ModelProto, walked: tuple[GraphWalk, ...]
 ) -> tuple[GraphWalk, ...]:
-    """Plan the result again, which must give nothing: else the fault is opshift's own, and nothing is written.
+    """Plan the result again, which must find no changes; otherwise it is an internal error, and nothing is written.
 
-    Once something may come of it, which is done: what a lowering computes may be a constant that a node does not take.
+    One more change is permitted and applied: a lowering may compute a constant that a node does not accept.
     """
     again = _planned_again(request, plan, rewritten, walked)
     if not again.plan.steps:
@@ -231,11 +231,11 @@ def _planned_again(request: Request, plan: Plan, rewritten: onnx.ModelProto, wal
     goal = dataclasses.replace(request.goal, runnable=False, optimize=False)
     again = Planner(model, goal, Analysis(again_walked)).run()
     if again.plan.refusals:
-        # What a graph needs around the nodes that were asked for: a Constant in a function, an Identity for an output.
+        # A graph needs these around the requested nodes: a Constant in a function, an Identity for an output.
         raise refused(request, plan, again.plan.refusals)
     casts = [step for step in again.plan.steps if step.operator == CAST and step.lowerings == ("folded",)]
     if casts and request.legality.opset < 9:
-        # A Constant holds floats only there, and a Cast makes what else it is.
+        # Below opset 9, a Constant holds only floats, and a Cast changes its type.
         hint = "Use opset 9 or newer, if the runtime allows."
         needed = "a constant of this type is a Constant and a Cast below opset 9"
         found_refusals = tuple(
@@ -246,7 +246,7 @@ def _planned_again(request: Request, plan: Plan, rewritten: onnx.ModelProto, wal
 
 
 def _unrunnable(request: Request, plan: Plan, walked: Sequence[GraphWalk]) -> Iterator[KernelWarning]:
-    """Yield the nodes of the result that onnxruntime has no kernel for, and had one at the opset of the original."""
+    """Yield the nodes of the result without an onnxruntime kernel, if the original's opset had a kernel."""
     if not request.goal.runnable or not kernels.newest_opset():
         return
     import onnxruntime
@@ -268,7 +268,7 @@ def _unrunnable(request: Request, plan: Plan, walked: Sequence[GraphWalk]) -> It
 
 
 def _fits(request: Request, plan: Plan, fit: IrDowngrade, highest: int | None) -> None:
-    """Refuse where the model needs a higher ir_version than is accepted."""
+    """Refuse if the model needs a higher ir_version than the accepted one."""
     if highest is None:
         return
     opset = request.legality.opset
@@ -288,7 +288,7 @@ def _fits(request: Request, plan: Plan, fit: IrDowngrade, highest: int | None) -
 
 
 def _kept(request: Request, fit: IrDowngrade, wanted: int) -> Iterator[str]:
-    """Yield why the ir_version is higher than the one that goes with the opset, if it is."""
+    """Yield the reasons why the ir_version is higher than the usual one of the opset, if it is."""
     if not fit.ir_version_needs:
         return
     what = ", ".join(dict.fromkeys(need.what for need in fit.ir_version_needs))
@@ -312,4 +312,4 @@ def remove_defaults(request: Request, rewritten: onnx.ModelProto) -> Iterator[st
 
 
 _SHOWN = 5
-"""The number of names in a note."""
+"""The maximum number of names in a note."""

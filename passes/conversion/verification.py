@@ -53,7 +53,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
             arrays.append(known if index is None else feeds.get(names[index], known))
         every = oracles.computed(operator, meaning, arrays, allowed)
         outputs = original.graph.node[-1].output
-        # The last outputs of a node may be left out.
+        # A node may omit its last outputs.
         return dict(zip(outputs, every[: len(outputs)], strict=True))
 
     return Pair(
@@ -61,7 +61,7 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
         operator=f"{change.typed_node.domain}::{label}" if change.typed_node.domain else label,
         original=original,
         rewritten=rewritten,
-        # An operator without a file has no oracle: onnxruntime is the judge, or nobody.
+        # An operator without a file has no oracle, so onnxruntime is the only possible reference.
         oracle=None if isinstance(meaning, VersionedAttributes) else oracle,
         adversarial=operator.adversarial,
         exclude_nan=not operator.nan_defined(meaning, operands) or bool(assumes - {APPROXIMATE}),
@@ -74,17 +74,17 @@ def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
 
 
 def _stays_in_file(change: Replace) -> bool:
-    """Return whether a node is a constant whose elements stay in their file: alone it has none to compare."""
+    """Return whether a node is a constant whose elements stay in their file: the node alone has nothing to compare."""
     meaning = change.lifted.meaning
     return isinstance(meaning, constants.Constant) and isinstance(meaning.value, ExternalTensor)
 
 
 def verified(request: Request, planned: Planned, result: Result, options: Options) -> Result:
-    """Return the result with its report; VerificationError if it must not be written."""
+    """Return the result with its report; raise VerificationError if it must not be written."""
     report_stage(options.progress, "verify")
     try:
         report = _compared(request, planned, result.rewritten, options)
-    finally:  # an error may not be about the model that was read
+    finally:  # an error need not concern the input model
         check_unchanged(request.source)
     report = dataclasses.replace(report, about=functools.partial(_about, result))
     result = dataclasses.replace(result, report=report)
@@ -93,7 +93,7 @@ def verified(request: Request, planned: Planned, result: Result, options: Option
 
 
 def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, options: Options) -> Report:
-    """Run both models, and each lowered node beside its original."""
+    """Run both models, and each lowered node against its original."""
     from opshift.passes.proof.verify import verify
 
     plan, source = planned.plan, request.source
@@ -107,11 +107,11 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
     inputs: Any = options.inputs
     unfed = ""
     if options.io_types:
-        # Both are fed the type that has fewer values: all of them have a meaning in the other model.
+        # Both models are fed the type with fewer values: each value is valid in the other model too.
         original = with_interface(original, rewritten, _fed(request, wider=False))
         unfed = _unfed(rewritten, original, _fed(request, wider=True))
         rewritten = with_interface(rewritten, original, _fed(request, wider=True))
-        inputs = _given(request, original, inputs)
+        inputs = _user_inputs(request, original, inputs)
     if FITS in options.assume and options.inputs is None:
         original, rewritten = (with_small_integers(one, _integers(request)) for one in (original, rewritten))
     widened = any(old in FLOATS and new in FLOATS for old, new in request.changes.items())
@@ -123,7 +123,7 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
         pairs=pairs,
         whole=options.verify != "nodes" and not narrow and not unfed,
         semantics=options.semantics,
-        # In a wider type nothing is rounded on the way, which the original's kernels do, nor in sums of integers.
+        # A wider type, and sums of integers, avoid roundings of the original kernels.
         exact=all(pair.exact for pair in pairs) and not widened and not quantized,
         drift=True,
         original_dir=original_dir,
@@ -153,9 +153,9 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
 def _with_files(
     request: Request, rewritten: onnx.ModelProto, options: Options
 ) -> tuple[Any, onnx.ModelProto, Path | None, Path | None]:
-    """Return both models, and the folders of their external data, of which those of small tensors are read.
+    """Return both models with small external tensors loaded, and the folders of their external data.
 
-    What was read is what is compared; the weights of a large model are read once more.
+    The comparison uses the model that was read; the weights of a large model are read again.
     """
     source = request.source
     if again := source.path is not None and not is_small(source) and not _is_changed(request, options):
@@ -174,7 +174,7 @@ def _with_files(
 
 
 def _unfed(rewritten: onnx.ModelProto, original: onnx.ModelProto, types: Collection[int]) -> str:
-    """Return why the rewritten model cannot be fed, or compared, in types of the original; empty if it can."""
+    """Return the reason why the rewritten model cannot be fed or compared in the original's types; empty if it can."""
     opset = default_opset(rewritten.opset_import) or 0
     cast = schema_at("", CAST, opset)
     for like, values in (
@@ -191,7 +191,7 @@ def _unfed(rewritten: onnx.ModelProto, original: onnx.ModelProto, types: Collect
 
 
 def with_approximations(report: Report, nodes: Collection[str]) -> Report:
-    """Return the report of a model of which these nodes are approximated: what was found equal is within a bound."""
+    """Return the report with verdicts "within bound" in place of "equal", for a model with these approximated nodes."""
 
     def bounded(check: Check) -> Check:
         if check.verdict is not Verdict.EQUAL or (check.node and check.node not in nodes):
@@ -205,14 +205,14 @@ def with_approximations(report: Report, nodes: Collection[str]) -> Report:
 
 
 def _is_changed(request: Request, options: Options) -> bool:
-    """Return whether another model than the one that was read is compared: of other types, outputs or values."""
+    """Return whether the compared model differs from the input model: in types, outputs or values."""
     narrower = any(is_narrower(old, new) for old, new in request.changes.items())
     assumed = not {TENSOR_OUTPUT, FITS}.isdisjoint(options.assume) or options.assume_opset is not None
     return narrower or assumed or options.io_types
 
 
-def _given(request: Request, fed: onnx.ModelProto, inputs: Any) -> Any:
-    """Return the user's inputs, which have the types of the source, in those that a model with other ones is fed."""
+def _user_inputs(request: Request, fed: onnx.ModelProto, inputs: Any) -> Any:
+    """Return the user inputs, which have the source's types, in the types that the changed model is fed."""
     from opshift.passes.proof.inputs import generator, user_inputs
 
     if inputs is None:
@@ -231,7 +231,7 @@ def _within(
     given: Any,
     options: Options,
 ) -> Check:
-    """Compare two models of which one computes in narrower floats, on other inputs than those that chose these."""
+    """Compare a model with its version in narrower floats, on other inputs than those that selected the nodes."""
     from opshift.passes.proof.inputs.input_specs import UntestableError
     from opshift.passes.proof.inputs.usual import usual_inputs
     from opshift.passes.proof.within_bound import compare_within_bound
@@ -247,17 +247,17 @@ def _within(
 
 
 def _fed(request: Request, *, wider: bool) -> list[int]:
-    """Return the element types with which models are fed whose types change: old ones where the new are `wider`."""
+    """Return the element types of the fed inputs that change type: the old types if the new ones are `wider`."""
     return [old if wider else new for old, new in request.changes.items() if (new in exact_types(old)) is wider]
 
 
 def _integers(request: Request) -> list[int]:
-    """Return the integer types that are changed to narrower ones."""
+    """Return the integer types that become narrower."""
     return [dtype for dtype in request.changes if dtype in INTEGERS]
 
 
 def _about(result: Result) -> dict[str, Any]:
-    """Return what a report tells of a conversion beside its verdict."""
+    """Return the data of a report about the conversion, apart from the verdict."""
     return {
         "command": "convert",
         "model": str(result.source.path or ""),
@@ -271,7 +271,7 @@ def _about(result: Result) -> dict[str, Any]:
 
 
 def _shown_to_be_equal(result: Result, report: Report, require_proof: bool) -> None:
-    """Raise where the result must not be written."""
+    """Raise VerificationError if the result must not be written."""
     for check in (*report.nodes, report.whole):
         if check.verdict == Verdict.DIFFERENT:
             raise VerificationError(_different(check), report, result)

@@ -1,1 +1,1 @@
-"""Walks over the graphs of a model."""
+"""Traverse the graphs of a model."""

@@ -1,4 +1,4 @@
-"""A columnar view of a large graph's nodes: one list per field, read at once instead of node by node."""
+"""Read a large graph's nodes as a columnar view: one list per field, parsed at once instead of node by node."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from onnx import AttributeProto, NodeProto
 
 UNTYPED = AttributeProto.UNDEFINED
 SMALL = 2**26
-"""Bytes: a larger model may hold weights, which would be copied."""
+"""The maximum model size in bytes: a larger model may hold weights, which would be copied."""
 
 NAMING = frozenset({"dtype", "output_dtype", "to"})
-"""Attributes that name an element type."""
+"""Attributes whose value is an element type."""
 
 OpKey = tuple[str, str, str]
-"""Domain, operator and overload, as a node says them."""
+"""Domain, operator and overload of a node."""
 
 _TYPES = frozenset(AttributeProto.AttributeType.values())
 _FIELD = descriptor_pb2.FieldDescriptorProto
@@ -32,11 +32,11 @@ _LISTED = (
 
 @dataclass(frozen=True)
 class ColumnarView:
-    """The nodes of a main graph: the places of each kind, the names ("" where there is none), all inputs and outputs.
+    """The nodes of a main graph: their indices by op key, their names ("" for unnamed ones), all inputs and outputs.
 
-    `types` are those that attributes have, `dtypes` the element types that attributes name. `noted` and `placed` say
-    whether any node has metadata_props or an overload, and device configurations. `read` is where names are read from,
-    `count` how many nodes there are.
+    `types` are the types of attributes, `dtypes` the element types in attributes. `noted` is whether any node has
+    metadata_props or an overload, `placed` whether any has device configurations. `read` is the parsed message for
+    names, `count` the number of nodes.
     """
 
     read: Any
@@ -54,24 +54,24 @@ class ColumnarView:
 
     @property
     def inputs(self) -> Sequence[str]:
-        """All inputs, one after the other."""
+        """The inputs of all nodes, concatenated."""
         inputs: list[str] = self.read.input[:]
         return inputs
 
     @property
     def outputs(self) -> Sequence[str]:
-        """All outputs, one after the other."""
+        """The outputs of all nodes, concatenated."""
         outputs: list[str] = self.read.output[:]
         return outputs
 
 
 def columnar_view(model: onnx.ModelProto) -> ColumnarView | None:
-    """Read the nodes of the main graph; None where some nodes leave out what others say.
+    """Return the columnar view of the main graph; None if only some nodes set a field.
 
-    The model is serialised, so that it had better be small.
+    The model is serialized, so it should be small.
     """
     count = len(model.graph.node)
-    # Serialised anew, since a file may say a field twice; protobuf writes it once.
+    # A file may set a field twice; a new serialization has it once.
     read = _columnar_message().FromString(model.SerializeToString()).graph.node
     fields = (read.op_type, read.domain, read.overload, read.name)
     if any(len(field) != count and any(field) for field in fields):
@@ -90,7 +90,7 @@ def columnar_view(model: onnx.ModelProto) -> ColumnarView | None:
         read,
         count,
         dict(by_op_key),
-        # A number that is none of a type reads as no type.
+        # An unknown enum value reads as no type.
         {kind if kind in _TYPES else UNTYPED for kind in types},
         dtypes,
         noted=bool(read.metadata_props) or any(overload for _, _, overload in by_op_key),
@@ -99,16 +99,16 @@ def columnar_view(model: onnx.ModelProto) -> ColumnarView | None:
 
 
 def _field_values(field: Any, count: int) -> Sequence[str]:
-    """Return what each node says in a field: nothing, where none says anything."""
+    """Return the value of a field of each node; an empty sequence if no node sets it."""
     return field[:] if len(field) == count else [""] * count
 
 
 @functools.cache
 def _columnar_message() -> Any:
-    """Return a ModelProto whose graph has one node with lists for fields.
+    """Return a ModelProto message type whose graph has one node with repeated fields.
 
-    protobuf merges what it finds several times of a field that is single: lists grow. So one parse turns a list of
-    nodes into lists of their names, operators and so on.
+    protobuf merges repeated occurrences of a singular message field, which extends the repeated fields in it. So one
+    parse turns a list of nodes into lists of their names, operators and so on.
     """
     file = descriptor_pb2.FileDescriptorProto(name="opshift/columns.proto", package="opshift.columns")
     node, attribute = file.message_type.add(name="Node"), file.message_type.add(name="Attribute")
@@ -116,7 +116,7 @@ def _columnar_message() -> Any:
         field = NodeProto.DESCRIPTOR.fields_by_name[name]
         added = node.field.add(name=name, number=field.number, label=_FIELD.LABEL_REPEATED, type=field.type)
         if field.message_type:
-            added.type_name = ".opshift.columns.Attribute"  # of other messages only the number of them counts
+            added.type_name = ".opshift.columns.Attribute"  # of other messages, only their number matters
     for name, kind in (("name", _FIELD.TYPE_STRING), ("type", _FIELD.TYPE_INT32), ("i", _FIELD.TYPE_INT64)):
         number = AttributeProto.DESCRIPTOR.fields_by_name[name].number
         attribute.field.add(name=name, number=number, label=_FIELD.LABEL_OPTIONAL, type=kind)

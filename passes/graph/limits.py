@@ -1,22 +1,22 @@
-"""Sizes beyond which protobuf, onnx and onnxruntime fail, and dims that onnx's inference does not survive."""
+"""Define sizes at which protobuf, onnx and onnxruntime fail, and dims that crash onnx's inference."""
 
 from __future__ import annotations
 
 NESTING = 32
-"""Graphs inside graphs: protobuf stops at 100 messages inside each other, and a graph takes three."""
+"""The maximum depth of subgraphs: protobuf stops at 100 nested messages, and a graph takes three."""
 
 
 MOST_AXES = 1024
-"""What no shape that is computed may exceed: onnx's inference sets aside as many dimensions as a shape may have."""
+"""The maximum value in a computed shape: onnx's inference allocates as many dimensions as a shape may have."""
 
 
 SHAPED = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
-"""Operators whose output has as many axes as an input is long, and which input that is."""
+"""Operators whose output's rank is the length of an input, and the index of that input."""
 
 
 LONGEST = 2**21
-"""A vector longer than this may be one of sizes: onnx's inference (1.23.2, Slice, Gather ...) makes a dim of each."""
+"""A longer vector may contain sizes: onnx's inference (1.23.2, Slice, Gather ...) makes a dim of each element."""
 
 
 FOLDED = 8 * 2**20
-"""Bytes of the largest constant that folding makes, eight for each element."""
+"""The maximum size of a folded constant, counted as eight bytes for each element."""

@@ -1,4 +1,4 @@
-"""Names for new values and nodes of a model."""
+"""Create unique names for new values and nodes of a model."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from opshift.passes.graph.traversal import GraphView, graph_views
 
 
 class Names:
-    """Names that nothing in a model has yet; values and nodes share one pool."""
+    """Names that are unused in a model; values and nodes share one pool."""
 
     def __init__(self, model: onnx.ModelProto, bodies: Iterable[GraphView] = ()) -> None:
-        """Take all names of a model as taken; `bodies` is the model, where somebody has walked over it."""
+        """Collect all names of a model; `bodies` is the model's traversal, if it exists already."""
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
         for body in bodies or graph_views(model):
@@ -24,13 +24,13 @@ class Names:
                 self._taken.update(value.name for value in (*graph.input, *graph.output))
             else:
                 self._taken.update(graph.input)
-            # Types of values that are gone may still be noted.
+            # Types of removed values may still be declared.
             self._taken.update(value.name for value in graph.value_info)
             self._taken.update(body.names)
             self._taken.update(body.outputs)
 
     def new(self, wanted: str) -> str:
-        """Return the name that is wanted, or the first numbered one that is free."""
+        """Return the requested name, or its first unused numbered variant."""
         if wanted not in self._taken:
             self._taken.add(wanted)
             return wanted
@@ -39,5 +39,5 @@ class Names:
             number += 1
             name = f"{wanted}_{number}"
         self._taken.add(name)
-        self._numbers[wanted] = number  # none below it will be free
+        self._numbers[wanted] = number  # all lower numbers remain used
         return name

@@ -1,4 +1,4 @@
-"""Walk over the graphs and nodes of a model; nodes are grouped by op key, so that each query runs once per group."""
+"""Traverse the graphs and nodes of a model; nodes are grouped by op key, so that each query runs once per group."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def nodes_by_op_key(graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[OpKe
 class GraphWalk:
     """The results of one walk over the nodes of a graph or function.
 
-    `noted` says whether any node has metadata_props or an overload, `placed` whether any has device configurations;
+    `noted` is whether any node has metadata_props or an overload, `placed` whether any has device configurations;
     `dtypes` are the element types of tensors in attributes, and those that attributes name.
     """
 
@@ -43,11 +43,11 @@ class GraphWalk:
 
 
 _TELLING = frozenset({UNTYPED, AttributeProto.TENSOR, AttributeProto.SPARSE_TENSOR}) | _GRAPHS
-"""Types of attributes that a walk looks into."""
+"""The types of attributes that a walk reads."""
 
 
 def walk(model: onnx.ModelProto, main: ColumnarView | None = None) -> Iterator[GraphWalk]:
-    """Walk once over all nodes of a model, graph by graph, main graph first; `main` is what the main graph's say."""
+    """Walk once over all nodes of a model, graph by graph, main graph first; `main` is its columnar view."""
     if main and not main.types & _TELLING and not model.functions and not model.training_info:
         yield GraphWalk(model.graph, main.by_op_key, main.noted, main.placed, main.dtypes)
         return
@@ -83,7 +83,7 @@ def attribute_dtypes(node: onnx.NodeProto) -> Iterator[int]:
 
 
 _LARGE = frozenset({AttributeProto.GRAPH, AttributeProto.GRAPHS, AttributeProto.TENSOR, AttributeProto.SPARSE_TENSOR})
-"""Types of attributes that are graphs, or may be as large as weights."""
+"""The types of attributes that are graphs, or that may be as large as weights."""
 
 
 def attribute_key(node: onnx.NodeProto) -> tuple[bytes, ...] | None:
@@ -97,7 +97,7 @@ def attribute_key(node: onnx.NodeProto) -> tuple[bytes, ...] | None:
 
 
 def held_graphs(attribute: AttributeProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graphs that an attribute holds."""
+    """Yield the graphs in an attribute."""
     if attribute.HasField("g"):
         yield attribute.g
     yield from attribute.graphs
@@ -105,7 +105,7 @@ def held_graphs(attribute: AttributeProto) -> Iterator[onnx.GraphProto]:
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """Yield the graphs in the attributes of a node."""
-    # Asked for any first: most nodes of a large model have no attribute.
+    # This test comes first: most nodes of a large model have no attribute.
     for attribute in node.attribute if node.attribute else ():
         yield from held_graphs(attribute)
 
@@ -120,12 +120,12 @@ def named_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto
 
 
 def subgraph(node: onnx.NodeProto, name: str) -> onnx.GraphProto:
-    """Return the subgraph of a node that `named_subgraphs` yields by this name."""
+    """Return the subgraph of a node with a name from `named_subgraphs`."""
     return next(graph for found, graph in named_subgraphs(node) if found == name)
 
 
 def nested_nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of a graph, each followed by those of its subgraphs."""
+    """Yield the nodes of a graph, each followed by the nodes of its subgraphs."""
     for node in graph.node:
         yield node
         for inner in subgraphs(node):
@@ -133,7 +133,7 @@ def nested_nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.N
 
 
 def names_read(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the names that a node reads, and those that its subgraphs read and return."""
+    """Yield the names that a node and its subgraphs read, including the subgraphs' outputs."""
     yield from filter(None, node.input)
     for graph in subgraphs(node):
         yield from (value.name for value in graph.output)
@@ -142,7 +142,7 @@ def names_read(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def outer_names(node: onnx.NodeProto) -> tuple[str, ...]:
-    """Return the names that the subgraphs of a node read from outside of it."""
+    """Return the names of outer values that a node's subgraphs read."""
     return tuple(dict.fromkeys(name for graph in subgraphs(node) for name in _free(graph)))
 
 
@@ -155,9 +155,9 @@ def _free(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def graphs(owner: onnx.ModelProto | onnx.FunctionProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
-    """Yield all graphs and functions of a model, those of its training too, or a function and the graphs in it.
+    """Yield all graphs and functions of a model, including its training graphs, or a function and its subgraphs.
 
-    The main graph comes first, and an outer graph before those inside it.
+    The main graph comes first, and an outer graph before its subgraphs.
     """
     waiting: list[onnx.GraphProto | onnx.FunctionProto] = [owner] if isinstance(owner, onnx.FunctionProto) else []
     if isinstance(owner, onnx.ModelProto):
@@ -169,13 +169,13 @@ def graphs(owner: onnx.ModelProto | onnx.FunctionProto) -> Iterator[onnx.GraphPr
         graph = waiting.pop()
         yield graph
         for node in graph.node:
-            # Asked for any first: most nodes of a large model have no attribute, and few a graph in one.
+            # This test comes first: most nodes of a large model have no attribute, and few have a subgraph.
             for attribute in node.attribute if node.attribute else ():
                 if attribute.type in _GRAPHS:
                     waiting.extend(held_graphs(attribute))
 
 
-# The types of attribute that can hold a tensor or a graph; one without a type is invalid, and looked into as well.
+# The types of attributes with a tensor or a graph; an attribute without a type is invalid, and checked as well.
 _HOLDERS = frozenset(
     {
         AttributeProto.UNDEFINED,
@@ -191,12 +191,12 @@ _HOLDERS = frozenset(
 
 @dataclass(frozen=True)
 class GraphView:
-    """A graph or a function of a model, with what one walk over its nodes has found.
+    """A graph or a function of a model, with data from one walk over its nodes.
 
-    `holders` are its attributes that hold tensors or graphs, `by_op_key` the places of the nodes by their op key,
-    `names` their names, `inputs` and `outputs` the values that they read and make, one after the other; where there is
-    none, the name is empty. `dtypes` are the element types of tensors in attributes, and those that attributes name.
-    `path` reads `main`, `main/if_0.then_branch` or `function f`; `outer` is the one that it is inside.
+    `holders` are its attributes with tensors or graphs, `by_op_key` the indices of the nodes by op key, `names` their
+    names, `inputs` and `outputs` their concatenated inputs and outputs; an omitted name is empty. `dtypes` are the
+    element types of tensors in attributes, and those that attributes name. `path` reads `main`, `main/if_0.then_branch`
+    or `function f`; `outer` is the enclosing graph.
     """
 
     graph: onnx.GraphProto | onnx.FunctionProto
@@ -211,15 +211,15 @@ class GraphView:
     depth: int = 0
 
     def places(self, operators: Container[str]) -> list[int]:
-        """Return the places of the nodes of operators of these names, whatever their domain, in order."""
+        """Return the indices of the nodes with these operator names, whatever their domain, in order."""
         return sorted(index for (_, name, _), found in self.by_op_key.items() if name in operators for index in found)
 
 
 def graph_views(model: onnx.ModelProto, main: ColumnarView | None = None) -> Iterator[GraphView]:
-    """Walk all graphs and functions: the main graph first, an outer one always before those inside it.
+    """Walk all graphs and functions: the main graph first, an outer graph always before its subgraphs.
 
     Raises:
-        InvalidModelError: graphs nested deeper than protobuf reads.
+        InvalidModelError: subgraphs are nested deeper than protobuf reads.
     """
     first: list[tuple[onnx.GraphProto | onnx.FunctionProto, str, GraphView | None]] = [(model.graph, "main", None)]
     first += [(function, f"function {function.name}", None) for function in model.functions]
@@ -252,7 +252,7 @@ def graph_views(model: onnx.ModelProto, main: ColumnarView | None = None) -> Ite
                 names.append(node.name)
                 inputs += node.input[:]
                 outputs += node.output[:]
-            # Asked for any first: most nodes of a large model have no attribute.
+            # This test comes first: most nodes of a large model have no attribute.
             for attribute in node.attribute if node.attribute else ():
                 if attribute.type == AttributeProto.INT and attribute.name in NAMING:
                     dtypes.add(attribute.i)
@@ -277,12 +277,12 @@ def graph_views(model: onnx.ModelProto, main: ColumnarView | None = None) -> Ite
 
 
 def node_name(node: onnx.NodeProto, index: int) -> str:
-    """Return the name of a node or, where it has none, its operator and its place in the graph."""
+    """Return the name of a node or, if it is unnamed, its operator and its index in the graph."""
     return node.name or f"{node.op_type}_{index}"
 
 
 def declared_types(model: onnx.ModelProto) -> dict[str, int]:
-    """Return the element types that the inputs and values of all graphs and functions declare, by name."""
+    """Return the declared element types of the inputs and values of all graphs and functions, by name."""
     found: dict[str, int] = {}
     for graph in (view.graph for view in graph_views(model)):
         inputs = graph.input if isinstance(graph, onnx.GraphProto) else ()
@@ -305,7 +305,7 @@ def tensors(found: Iterable[GraphView]) -> Iterator[TensorProto]:
 
 
 def sparse_tensors(body: GraphView) -> Iterator[onnx.SparseTensorProto]:
-    """Yield the sparse tensors of one graph or function, those inside its inner graphs excepted."""
+    """Yield the sparse tensors of one graph or function, without those of its subgraphs."""
     if isinstance(body.graph, onnx.GraphProto):
         yield from body.graph.sparse_initializer
     for attribute in body.holders:

@@ -1,8 +1,8 @@
-"""Write files so that each is the old one or the whole new one, whatever happens in between.
+"""Write files atomically: after any failure, each file is either the old one or the complete new one.
 
-A file is written as a *draft*: beside its destination, under a name that nobody can foresee, created with O_EXCL, which
-follows no link. Drafts that belong together form a `Batch`: all of them are flushed to the disk first, then each is
-renamed to its destination. A failure before the last rename undoes the earlier ones.
+A file is written as a *draft*: beside its destination, under an unpredictable name, created with O_EXCL, which follows
+no link. Drafts that belong together form a `Batch`: all of them are flushed to the disk first, then each is renamed to
+its destination. A failure before the last rename undoes the earlier ones.
 
 A name that starts with `.opshift-` is a draft. Its writer holds a lock on it, so a draft without a lock was left behind
 by a killed process; the next process that writes to the same destination removes it.
@@ -29,7 +29,7 @@ from opshift.passes.base.errors import UsageError, reason, shown_path
 
 try:
     import fcntl
-except ImportError:  # Windows, where an open file cannot be removed, which serves as well as a lock
+except ImportError:  # Windows, where an open file cannot be removed; this serves as a lock
     fcntl = None  # type: ignore[assignment]
 
 PREFIX, SUFFIX = ".opshift-", ".tmp"
@@ -38,19 +38,22 @@ PREFIX, SUFFIX = ".opshift-", ".tmp"
 _OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 _drafts: set[tuple[int, Path]] = set()
-"""The drafts that exist, or are about to: the number of the process, and the path."""
+"""The drafts that exist or are about to be created: the process id and the path."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a file goes: `path` as the user names it, `real` with links followed, which is the file to replace."""
+    """The destination of a file.
+
+    `path` as the user wrote it, `real` with links followed, which is the file to replace.
+    """
 
     path: Path
     real: Path
 
     @property
     def directory(self) -> Path:
-        """The folder that relative external data are looked for in: that of the link, not of what it points to."""
+        """The folder that relative external data refer to: the folder of the link, not of its target."""
         return self.path.parent
 
 
@@ -79,11 +82,11 @@ def target(path: str | os.PathLike[str], *, overwrite: bool = True) -> Target:
 def _check_replaceable(path: Path, shown: str, overwrite: bool) -> None:
     if path.is_dir():
         raise UsageError(f"{shown} cannot be written: it is a folder.")
-    if not path.is_file():  # renaming would put a file in place of a device
+    if not path.is_file():  # a rename would replace a device by a file
         raise UsageError(f"{shown} cannot be written: it is not a regular file.")
     if not overwrite:
         raise UsageError(f"{shown} exists already.")
-    if not os.access(path, os.W_OK):  # renaming would not ask
+    if not os.access(path, os.W_OK):  # a rename would ignore the file's permissions
         raise UsageError(f"{shown} cannot be written: it is write-protected.")
 
 
@@ -94,7 +97,7 @@ def unwritable(shown: str, error: BaseException) -> UsageError:
 
 @dataclass
 class _Draft:
-    """A file under its temporary name; `status` identifies it once all of it is on the disk."""
+    """A file under its temporary name; `status` identifies it once it is completely written to the disk."""
 
     file: BinaryIO
     place: Path
@@ -111,11 +114,11 @@ class _Draft:
         os.fsync(self.file.fileno())
         self.status = os.fstat(self.file.fileno())
         if fcntl is None:
-            self.file.close()  # Windows renames no open file
+            self.file.close()  # Windows cannot rename an open file
 
     @property
     def arrived(self) -> bool:
-        """Whether the file is at its destination: a signal may come between the rename and any note of it."""
+        """Whether the file is at its destination: a signal may arrive between the rename and any record of it."""
         try:
             return self.status is not None and os.path.samestat(self.status, self.destination.lstat())
         except OSError:
@@ -125,13 +128,13 @@ class _Draft:
 class Batch:
     """Files that are written together: either all of them arrive at their destinations, or none does.
 
-    Use it as a context manager: what was not published when the block ends is removed.
+    Use it as a context manager: files that are not published when the block ends are removed.
     """
 
     def __init__(self) -> None:
-        """Write nothing yet."""
+        """Start with no files."""
         self.ready: list[Callable[[], None]] = []
-        """Called once, when all files are on the disk and none has been renamed; an exception stops there."""
+        """Called once, when all files are on the disk and none has been renamed; an exception aborts the batch."""
         self.published = False
         self._files: list[_Draft] = []
         self._undo = ExitStack()
@@ -144,10 +147,10 @@ class Batch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Undo what was done, unless the last file has arrived; remove all drafts."""
+        """Undo all changes, unless the last file has arrived; remove all drafts."""
         done = bool(self._files) and self._files[-1].arrived
         try:
-            for draft in self._files:  # before the folders that they are in
+            for draft in self._files:  # files before the folders that contain them
                 _remove(draft.place, draft.file)
             if not done:
                 self._undo.close()
@@ -158,8 +161,8 @@ class Batch:
     def draft(self, destination: Path, shown: str = "", *, conflict: str | None = None) -> BinaryIO:
         """Create a file that will be renamed to `destination`, and return it, to be written.
 
-        `shown` names it in messages. With `conflict` no other file is replaced: one that is there is kept where it
-        has the same contents, and `conflict` is the message of a UsageError where it has not.
+        `shown` names it in messages. With `conflict`, no other file is replaced: an existing file with the same
+        contents is kept; otherwise a UsageError with the message `conflict` is raised.
         """
         private = conflict is None and destination.exists()
         place, file = _created(destination, 0o600 if private else 0o666)
@@ -167,7 +170,7 @@ class Batch:
         return file
 
     def make_folders(self, folder: Path) -> None:
-        """Create a folder and those around it, which are removed again if the batch fails."""
+        """Create a folder and its parents, which are removed again if the batch fails."""
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
         for path in reversed(missing):
             path.mkdir(exist_ok=True)
@@ -177,7 +180,7 @@ class Batch:
         """Flush all files to the disk, call `ready`, and rename the files in the order in which they were created.
 
         Raises:
-            UsageError: a file cannot be written, or another one is in its place.
+            UsageError: a file cannot be written, or its destination is another file.
         """
         self._each(_Draft.settle)
         for call in self.ready:
@@ -204,7 +207,7 @@ class Batch:
         _flush_folder(draft.destination.parent)
 
     def _remember(self, draft: _Draft) -> None:
-        """Have a failure put back the file that a draft replaces, or remove the draft where there is no such file."""
+        """On failure, restore the file that a draft replaces, or remove the draft if there was no such file."""
         destination = draft.destination
         if not destination.exists():
             self._undo.callback(_quietly, lambda: destination.unlink() if draft.arrived else None)
@@ -226,7 +229,7 @@ class Batch:
 
 
 class Lines:
-    """A file that grows by whole lines, each written by one call of the system: an interruption cuts none in two.
+    """A file to which whole lines are appended, each by one system call, so that no interruption splits a line.
 
     The file must be a regular one: its name is opshift's choice, so a link of that name is not followed.
     """
@@ -243,7 +246,7 @@ class Lines:
             if path.is_symlink() or (path.exists() and not path.is_file()):
                 raise UsageError(f"{shown_path(path)} is not a regular file; remove it, or name another folder.")
             self._file = os.fdopen(os.open(path, flags, 0o666), "ab+", buffering=0)
-            if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):  # put there a moment ago
+            if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):  # replaced a moment ago
                 self._file.close()
                 raise UsageError(f"{shown_path(path)} is not a regular file; remove it, or name another folder.")
             if self._file.seek(0, os.SEEK_END):
@@ -273,9 +276,9 @@ class Lines:
 
 
 def discard() -> None:
-    """Remove all drafts of this process, which is about to end.
+    """Remove all drafts of this process before it exits.
 
-    A signal may raise an exception at any point, also between the steps of a cleanup: this is the last one.
+    A signal may raise an exception at any point, also between the steps of a cleanup; this cleanup is the last one.
     """
     for process, place in list(_drafts):
         if process == os.getpid():
@@ -283,7 +286,7 @@ def discard() -> None:
 
 
 def sweep(folder: Path, prefix: str = PREFIX) -> None:
-    """Remove what killed processes left behind in a folder: drafts of this prefix that nobody has locked."""
+    """Remove the drafts with this prefix that killed processes left in a folder: those without a lock."""
     with contextlib.suppress(OSError):
         for path in [Path(entry.path) for entry in os.scandir(folder) if entry.name.startswith(prefix)]:
             if path.name.endswith(SUFFIX):
@@ -299,7 +302,7 @@ def _prefix(destination: Path) -> str:
 
 
 def _name(destination: Path) -> Path:
-    """Return a path beside a destination that nobody can foresee."""
+    """Return an unpredictable path beside a destination."""
     return destination.with_name(f"{_prefix(destination)}{secrets.token_hex(8)}{SUFFIX}")
 
 
@@ -321,21 +324,21 @@ def _created(destination: Path, mode: int) -> tuple[Path, BinaryIO]:
             return place, file
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:  # no locks on this file system: then nothing is swept there either
+        except OSError:  # no locks on this file system: then drafts are not swept there either
             return place, file
         if os.fstat(file.fileno()).st_nlink:
             return place, file
-        file.close()  # swept by another process before it was locked
+        file.close()  # another process swept it before it was locked
         _drafts.discard((os.getpid(), place))
 
 
 def _exclusive(place: Path, mode: int) -> BinaryIO:
-    """Create a file where there is none, not even a link."""
+    """Create a file if the path does not exist, not even as a link."""
     return open(place, "xb", opener=lambda path, flags: os.open(path, flags | _OPEN_FLAGS, mode))
 
 
 def _locked(place: Path) -> BinaryIO | None:
-    """Open and lock a file that stands under the name of a draft, so that no other process sweeps it."""
+    """Open and lock an existing draft, so that no other process sweeps it."""
     if fcntl is None:
         return None
     with contextlib.suppress(OSError):
@@ -347,7 +350,7 @@ def _locked(place: Path) -> BinaryIO | None:
 
 
 def _remove(place: Path, file: BinaryIO | None) -> None:
-    """Close and remove a draft; one that was renamed is not there any more."""
+    """Close and remove a draft; a renamed draft no longer exists."""
     if file is not None:
         _quietly(file.close)
     _quietly(place.unlink)
@@ -356,15 +359,15 @@ def _remove(place: Path, file: BinaryIO | None) -> None:
 
 def _remove_unlocked(path: Path) -> None:
     if fcntl is None:
-        path.unlink()  # fails where the file is open
+        path.unlink()  # fails if the file is open
         return
     with os.fdopen(os.open(path, os.O_RDONLY | _OPEN_FLAGS), "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails where it is locked
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if it is locked
         path.unlink()
 
 
 def _keep_mode_and_owner(file: BinaryIO, destination: Path) -> None:
-    """Give a draft the mode and the owner of the file that it replaces; without one the umask has decided."""
+    """Give a draft the mode and the owner of the file that it replaces; without one, the umask applies."""
     if not destination.exists():
         return
     status = destination.stat()
@@ -375,14 +378,14 @@ def _keep_mode_and_owner(file: BinaryIO, destination: Path) -> None:
     try:
         os.fchown(file.fileno(), status.st_uid, status.st_gid)
     except OSError:
-        mode &= ~(stat.S_ISUID | stat.S_ISGID)  # which would be another owner's
+        mode &= ~(stat.S_ISUID | stat.S_ISGID)  # these would apply to another owner
         _quietly(lambda: os.fchown(file.fileno(), -1, status.st_gid))
     os.fchmod(file.fileno(), mode)
 
 
 def _flush_folder(folder: Path) -> None:
     if hasattr(os, "O_DIRECTORY"):
-        with contextlib.suppress(OSError):  # not every file system can flush a folder
+        with contextlib.suppress(OSError):  # some file systems cannot flush a folder
             opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(opened)

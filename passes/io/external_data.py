@@ -1,10 +1,10 @@
-"""External data: which tensors of a model refer to files, and which of these references are safe to follow.
+"""Find the tensors of a model that refer to files, and the references that are safe to follow.
 
-A location is judged by its text, then by what the file system says of it, and only a regular file in the model's own
-directory, with no other name, passes, so that a stranger's model reaches nothing else. Only `embedded` opens one.
+A location is checked by its text, then in the file system. Only a regular file in the model's own directory, without
+another name (hard link), is accepted, so that an untrusted model reaches no other file. Only `embedded` opens files.
 
-Large weights that the model's own file holds stay there as well: a tensor has a `Span` in place of them, which looks
-like a reference to nobody but this process, and is none: `fill` and what writes the model put the bytes back.
+Large weights in the model's own file also stay there: a tensor has a `Span` in place of its elements. Only this process
+recognizes a span; it is not external data. `fill` and the writer put the bytes back.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ _WIDTHS = {
 _BITS = {TensorProto.DataType.Value(name): bits for bits, names in _WIDTHS.items() for name in names.split()}
 
 ELEMENT_TYPES = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
-"""The element types that this onnx knows."""
+"""The element types that the installed onnx defines."""
 
 
 ELEMENTS = (
     *("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data"),
     *("raw_data", "external_data", "data_location"),
 )
-"""The fields of a tensor that hold its elements, or say where they are."""
+"""The fields of a tensor that hold its elements, or their location."""
 
 
 OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""Flags for opening a path that was checked before: a link or a FIFO that stands there now was put there since."""
+"""Flags for opening a checked path: a link or a FIFO at this path was put there after the check."""
 
 _SPAN = f"opshift {os.urandom(16).hex()}"
-"""The key of an entry that is a span. It is drawn anew in each process: no file can contain it."""
+"""The key of an entry that is a span. It is random in each process, so no file can contain it."""
 
-# onnxruntime reads what follows as an address in its own memory.
+# onnxruntime interprets this location as an address in its own memory.
 _MEMORY = "*/_ORT_MEM_ADDR_/*"
 
 
 def is_external(tensor: TensorProto) -> bool:
-    """Return whether the tensor's elements are in another file than the model's own."""
+    """Return whether the tensor's elements are in another file."""
     return tensor.data_location == TensorProto.EXTERNAL and not is_span(tensor)
 
 
 _ADDRESSED = 2**58
-"""Elements that an array may have by its dims other than 0: beyond, numpy takes none, not even an empty one."""
+"""The maximum product of an array's nonzero dims: numpy accepts no larger array, not even an empty one."""
 
 
 def size(tensor: TensorProto) -> int | None:
-    """Return how many bytes the tensor's shape and element type need, if that is fixed.
+    """Return the bytes that the tensor's shape and element type require, or None if the size is variable.
 
     Raises:
         InvalidModelError: an element type that does not exist, a negative dimension, or more than memory addresses.
@@ -94,7 +94,7 @@ def size(tensor: TensorProto) -> int | None:
 
 @dataclass(frozen=True)
 class Reference:
-    """The place of a tensor's bytes: `length` of them (None: it is not known) from `offset` in the file `location`."""
+    """The place of a tensor's bytes: `length` bytes (None: unknown) from `offset` in the file `location`."""
 
     tensor: str
     location: str
@@ -106,19 +106,19 @@ def references(found: Iterable[GraphView]) -> tuple[Reference, ...]:
     """Return the references of all external tensors.
 
     Raises:
-        InvalidModelError: a reference that is malformed, or whose text alone leads out of the model's directory.
+        InvalidModelError: a reference is malformed, or its text leads out of the model's directory.
     """
     return tuple(reference(tensor) for tensor in tensors(found) if is_external(tensor))
 
 
 def reference(tensor: TensorProto) -> Reference:
-    """Return where the bytes of an external tensor are; raises as `references`."""
+    """Return the location of an external tensor's bytes; raises as `references`."""
     shown = f"the external data of tensor {printable(tensor.name)}"
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
         if not isinstance(entry.key, str) or not isinstance(entry.value, str):
             raise InvalidModelError(f"{shown} is described by text that is not UTF-8.")
-        if entry.key in entries:  # readers differ in which one counts
+        if entry.key in entries:  # readers differ in which entry they use
             raise InvalidModelError(f"{shown} has the entry {printable(entry.key)} twice.")
         entries[entry.key] = entry.value
     location = entries.get("location", "")
@@ -138,7 +138,7 @@ def reference(tensor: TensorProto) -> Reference:
 
 
 def fault(location: str) -> str | None:
-    """Return what makes a location unsafe by its text; the rules of Windows hold everywhere."""
+    """Return the reason why a location's text is unsafe; the rules of Windows hold on every system."""
     windows = PureWindowsPath(location)
     if not location:
         return "names no file"
@@ -156,7 +156,7 @@ def fault(location: str) -> str | None:
 
 
 def _number(text: str, what: str, shown: str) -> int:
-    # int() takes more: blanks, signs, underscores, other scripts' digits, more digits than fit a file's size.
+    # int() accepts more: blanks, signs, underscores, digits of other scripts, and more digits than any file size.
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise InvalidModelError(f"{shown} has the {what} {printable(text)}, which is not a number of bytes.")
     return int(text)
@@ -169,8 +169,8 @@ def resolve(
 
     A link is followed as onnxruntime follows it: the real path must be inside the real directory or, where `model` is
     itself a link, inside the directory of the real model. So a cache of the Hugging Face kind (snapshots/ with links
-    into blobs/) works. A file with several hard links is refused, as onnx does: which of its names lies outside cannot
-    be told. Files inside the `allowed` directories, real paths, may be reached by links of both kinds.
+    into blobs/) works. A file with several hard links is refused, as onnx does: one of its names may be outside. Files
+    inside the `allowed` directories, real paths, may be reached by links of both kinds.
 
     Raises:
         InvalidModelError: a file that is missing, cannot be reached, leads out of these directories, is not a regular
@@ -193,7 +193,7 @@ def resolve(
 
 
 def real(path: Path) -> Path:
-    """Return the path with all links followed; InvalidModelError where they go in a circle."""
+    """Return the path with all links followed; raise InvalidModelError for a circle of links."""
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links, before Python 3.13
@@ -201,7 +201,7 @@ def real(path: Path) -> Path:
 
 
 def _file(path: Path, roots: Collection[Path], allowed: Collection[Path], shown: str) -> tuple[Path, int]:
-    """Return a file's real path and size; it is not opened, since opening a FIFO waits and opening a device acts."""
+    """Return a file's real path and size without opening it: a FIFO would block, and a device may react."""
     try:
         real = path.resolve(strict=True)
         status = real.stat()
@@ -231,7 +231,7 @@ def permitted(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
     """Return the real paths of directories whose files may be reached by links.
 
     Raises:
-        UsageError: one is no directory.
+        UsageError: one is not a directory.
     """
     if isinstance(paths, str | bytes | os.PathLike):
         raise UsageError(f"allow_paths is a list of directories, not {paths!r} alone.")
@@ -247,9 +247,10 @@ def permitted(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
 
 
 def relocated(model: onnx.ModelProto, files: Mapping[str, Path], directory: Path) -> tuple[onnx.ModelProto, Path]:
-    """Return a model that names its files by their real paths, and the folder from which; itself where it does already.
+    """Return a model with the real paths of its files, and the folder that they are relative to.
 
-    `files` are those that `resolve` found. Neither onnx nor, for a model without a path, onnxruntime follows links.
+    `files` are the result of `resolve`. A model with real paths is returned itself. Neither onnx nor, for a model
+    without a path, onnxruntime follows links.
     """
     if all(path == real(directory) / location for location, path in files.items()):
         return model, directory
@@ -269,10 +270,10 @@ def relocated(model: onnx.ModelProto, files: Mapping[str, Path], directory: Path
 
 
 def with_small(model: onnx.ModelProto, files: Mapping[str, Path]) -> onnx.ModelProto:
-    """Return a model whose small external tensors hold their elements; itself if it has none.
+    """Return a model whose small external tensors hold their elements; the model itself if it has none.
 
-    `files` are those that `resolve` found: what a model in memory refers to is not looked for. Small is what
-    `facts_of_tensor` looks into.
+    `files` are the result of `resolve`; the external data of a model in memory are not read. Tensors are small if
+    `facts_of_tensor` reads their elements.
 
     Raises:
         InvalidModelError: a file cannot be read, is too short, or changes meanwhile.
@@ -302,9 +303,9 @@ def _is_small(tensor: TensorProto) -> bool:
 
 
 def embedded(tensor: TensorProto, directory: Path | None) -> TensorProto:
-    """Return a tensor with its elements in it, read from the file in a directory that it refers to; or as it is.
+    """Return a tensor with its elements embedded, read from its file in a directory.
 
-    The file is one that `resolve` has let through. Without a directory external data stay where they are.
+    `resolve` has accepted the file. Without a directory, external data stay in their files.
 
     Raises:
         InvalidModelError: it cannot be read, is too short, or was changed since its span was taken.
@@ -333,36 +334,36 @@ def embedded(tensor: TensorProto, directory: Path | None) -> TensorProto:
     return TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, raw_data=data)
 
 
-# --- weights that stay in the model's own file ---
+# --- weights that stay in the model's file ---
 
 LARGE = 2**18
-"""Bytes: smaller weights are read and written with what is around them.
+"""The minimum size of large weights in bytes; smaller weights are read and written with the message around them.
 
-Nothing that is this large has elements that anything depends on, see `facts_of_tensor`.
+No analysis depends on the elements of tensors of this size; see `facts_of_tensor`.
 """
 
 
 def stamp(status: os.stat_result) -> tuple[int, ...]:
-    """Return what tells one state of a file from another: its size comes first.
+    """Return an identifier of a file's state, starting with its size.
 
-    The time of the last change of the inode cannot be set back, as that of the contents can. On Windows it is the time
-    of creation. The device is left out: its number differs from machine to machine.
+    The change time of the inode cannot be set back, unlike that of the contents. On Windows it is the creation time.
+    The device is left out because its number differs between machines.
     """
     return (status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
 
 
-_TICK = 10_000_000  # nanoseconds, at most, for which file systems give all changes the same time
+_TICK = 10_000_000  # nanoseconds: file systems may give all changes within this interval the same time
 
 
 def settled(status: os.stat_result) -> None:
-    """Wait until a file that was changed just now would get another time, so that its stamp tells the next change."""
+    """Wait until a recently changed file would get another time, so that its stamp reveals the next change."""
     age = time.time_ns() - status.st_mtime_ns
     if 0 <= age < _TICK:
         time.sleep((_TICK - age) / 1e9)
 
 
 def changed(path: Path) -> InvalidModelError:
-    """Return the error for a file that is not the one any more that was read."""
+    """Return the error for a file that has changed since it was read."""
     return InvalidModelError(f"{shown_path(path)}: the file was changed in the meantime; convert it again.")
 
 
@@ -370,7 +371,7 @@ def stamps(files: Iterable[Path]) -> dict[Path, tuple[int, ...]]:
     """Return the stamps of files.
 
     Raises:
-        InvalidModelError: one is gone.
+        InvalidModelError: a file no longer exists.
     """
     found = {}
     for path in files:
@@ -383,10 +384,10 @@ def stamps(files: Iterable[Path]) -> dict[Path, tuple[int, ...]]:
 
 
 def check_stamps(stamps: Mapping[Path, tuple[int, ...]]) -> None:
-    """Raise if a file has another stamp by now.
+    """Raise if a file's stamp has changed.
 
     Raises:
-        InvalidModelError: it was changed, or is gone.
+        InvalidModelError: it was changed or removed.
     """
     for path, before in stamps.items():
         try:
@@ -401,8 +402,8 @@ def check_stamps(stamps: Mapping[Path, tuple[int, ...]]) -> None:
 class Span:
     """The elements of a tensor in a file: `length` bytes from `offset` on, while the file's stamp is `stamp`.
 
-    With `types` they have the first element type there, and get the second one as they are read; `length` is what they
-    have then.
+    With `types`, the elements have the first type in the file, and are converted to the second one when they are read;
+    `length` is their size after this conversion.
     """
 
     file: Path
@@ -417,7 +418,7 @@ class Span:
         return self.length * _BITS[self.types[0]] // _BITS[self.types[1]] if self.types else self.length
 
     def converted(self, data: bytes) -> bytes:
-        """Return elements that were read in their new type: floats rounded to the nearest, ties to even."""
+        """Return the elements converted to their new type: floats are rounded to the nearest, ties to even."""
         if self.types is None:
             return data
         old, new = (onnx.helper.tensor_dtype_to_np_dtype(one) for one in self.types)
@@ -430,7 +431,7 @@ def opened(path: Path, read: tuple[int, ...] | None = None) -> Iterator[BinaryIO
     """Open a file to read it.
 
     Raises:
-        InvalidModelError: it cannot be opened, changes meanwhile, or has changed since it had the stamp `read`.
+        InvalidModelError: it cannot be opened, changes meanwhile, or no longer has the stamp `read`.
     """
     try:
         file = os.fdopen(os.open(path, os.O_RDONLY | OPEN_FLAGS), "rb")
@@ -451,9 +452,9 @@ def is_span(tensor: TensorProto) -> bool:
 
 
 def refer(tensor: TensorProto, span: Span) -> None:
-    """Have a tensor, one of the main graph's initializers, give a span in place of its elements.
+    """Replace the elements of a tensor, an initializer of the main graph, by a span.
 
-    These are all bytes that its shape and element type need, as raw_data has them.
+    The span covers all bytes that the tensor's shape and element type require, in the format of raw_data.
     """
     for field in ELEMENTS:
         tensor.ClearField(field)
@@ -472,7 +473,7 @@ def span_of(tensor: TensorProto) -> Span | None:
 
 
 def fill(model: onnx.ModelProto, file: Path | None = None) -> None:
-    """Put the elements into all tensors that have a span in place of them, or into those of one file.
+    """Put the elements back into all tensors that have a span, or into those of one file.
 
     Raises:
         InvalidModelError: the file cannot be read, or was changed since the span was taken.
@@ -483,7 +484,7 @@ def fill(model: onnx.ModelProto, file: Path | None = None) -> None:
 
 
 def filled(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model whose tensors all have their elements; itself if it has no spans. Raises as `fill`."""
+    """Return a model whose tensors all have their elements; the model itself if it has no spans. Raises as `fill`."""
     if not any(map(is_span, model.graph.initializer)):
         return model
     whole = onnx.ModelProto()
@@ -493,7 +494,7 @@ def filled(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def take(tensor: TensorProto, span: Span) -> None:
-    """Have a tensor hold the bytes of a span as its elements. Raises as `fill`."""
+    """Read the bytes of a span into a tensor. Raises as `fill`."""
     with opened(span.file, span.stamp) as file:
         file.seek(span.offset)
         data = file.read(span.stored)

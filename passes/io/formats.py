@@ -1,4 +1,4 @@
-"""The formats of a model's file: protobuf, ONNX's text, and what is often taken for them."""
+"""Parse the formats of a model's file (protobuf and ONNX's text), and recognize formats often confused with them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from opshift.passes.graph import limits
 
 
 def parse_binary(data: bytes) -> onnx.ModelProto:
-    """Return the model that protobuf's bytes hold.
+    """Parse a model in protobuf's binary format.
 
     Raises:
-        InvalidModelError: they hold none.
+        InvalidModelError: the bytes are not an ONNX model.
     """
     try:
         model: onnx.ModelProto = onnx.ModelProto.FromString(data)
@@ -48,7 +48,7 @@ _SIGNATURES = (
 
 
 def _guess_format(data: bytes) -> str | None:
-    """Return what a file is that is not ONNX, if that is easy to tell."""
+    """Return the format of a file that is not ONNX, if it is easy to recognize."""
     for offset, mark, what in _SIGNATURES:
         if data[offset:].startswith(mark):
             return f"this is {what}."
@@ -65,10 +65,10 @@ def _guess_format(data: bytes) -> str | None:
 
 
 def parse_text(data: bytes) -> onnx.ModelProto:
-    """Return the model that ONNX's text holds.
+    """Parse a model in ONNX's text format.
 
     Raises:
-        InvalidModelError: it holds none.
+        InvalidModelError: the text is not an ONNX model.
         UsageError: the parser's process does not start.
     """
     try:
@@ -83,7 +83,7 @@ def parse_text(data: bytes) -> onnx.ModelProto:
         return onnx_process.parse_model(text)
     except onnx_process.NoProcessError as error:
         raise UsageError(str(error)) from error
-    except Exception as error:  # besides ParseError whatever C++ throws: IndexError for a number that is too long
+    except Exception as error:  # besides ParseError, any C++ exception: IndexError for a number that is too long
         raise InvalidModelError(f"this is not ONNX text: {_parser_message(error)}") from None
 
 
@@ -91,7 +91,7 @@ _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|#[^\n]*|[({\[<]|[)}\]]', re.DOTALL)
 
 
 def _deepest(text: str) -> int:
-    """Return how deep brackets are nested; onnx's parser is recursive and crashes at some thousands."""
+    """Return the depth of nested brackets; onnx's parser is recursive and crashes at some thousands."""
     deepest = depth = 0
     for token in _TOKEN.finditer(text):
         first = token.group()[0]
@@ -101,7 +101,7 @@ def _deepest(text: str) -> int:
 
 
 def _parser_message(error: Exception) -> str:
-    """Return the useful part of what onnx's parser says."""
+    """Return the useful part of an error of onnx's parser."""
     message = error.args[0] if error.args else ""
     text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
     where = re.search(r"line: (\d+) column: (\d+)", text)

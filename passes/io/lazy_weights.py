@@ -1,7 +1,7 @@
 """Read a model's file without its large weights; its tensors refer to the weights in the file.
 
-Protobuf's wire format is walked along two fields, the graph of a model and its initializers, and the raw_data of large
-ones are passed over. What is out of the ordinary is not: then the file is read as it is, and protobuf judges it.
+The reader follows two fields of protobuf's wire format, the graph of a model and its initializers, and skips the
+raw_data of large ones. If the encoding is unusual, the whole file is read and left to protobuf.
 """
 
 from __future__ import annotations
@@ -27,34 +27,37 @@ _ELEMENT_FIELDS = {
     TensorProto.DESCRIPTOR.fields_by_name[name].number for name in ("dims", "data_type", "name", "doc_string")
 }
 _ELEMENT_FIELDS.add(TensorProto.METADATA_PROPS_FIELD_NUMBER)
-"""What a tensor may have beside raw_data. Others say that its elements are elsewhere too, or only in part here."""
+"""The fields that a tensor with a span may have besides raw_data.
+
+Other fields also define the elements, or a segment.
+"""
 
 _FEW = 64
-"""Fields of a tensor: with more it is left as it is."""
+"""The maximum number of fields of a tensor: a tensor with more is not changed."""
 _MANY = 2**22
-"""Fields of a message: walking through more would take longer than to read the weights."""
+"""The maximum number of fields of a message: walking more would take longer than reading the weights."""
 _CHUNK = 2**16
 _HEAD = 20
-"""Bytes that are enough for the tag and the length of a field, which have ten at most, or five."""
+"""Bytes that are enough for a field's tag and length, which have at most five and ten."""
 
 _VARINT, _EIGHT, _DELIMITED, _FOUR = 0, 1, 2, 5
 
 _Field = tuple[int, int, int, int]
-"""A number, and where the field begins, its contents begin, and both end."""
+"""A field's number, the start of the field, the start of its contents, and its end."""
 _Part = bytes | tuple[int, int]
-"""Bytes, or where in the file they are."""
+"""Bytes, or a range of the file."""
 
 
 class _UnusualEncodingError(Exception):
-    """This is not as protobuf writes it, or too much."""
+    """The encoding is not what protobuf writes, or the message is too large."""
 
 
 def read(file: BinaryIO, path: Path, status: os.stat_result) -> bytes:
-    """Return what an open file holds, with spans in place of the raw_data of large initializers."""
+    """Return the contents of an open file, with spans in place of the raw_data of large initializers."""
     parts: Sequence[_Part]
     try:
         parts = _model(file, Span(external_data.real(path), external_data.stamp(status), 0, status.st_size))
-    except (_UnusualEncodingError, IndexError):  # IndexError: it ends in the middle of a field
+    except (_UnusualEncodingError, IndexError):  # IndexError: the file ends in the middle of a field
         parts = [(0, status.st_size)]
     return b"".join([_bytes(file, part) for part in parts])
 
@@ -67,7 +70,7 @@ def _bytes(file: BinaryIO, part: _Part) -> bytes:
 
 
 def is_sound(model: onnx.ModelProto) -> bool:
-    """Return whether all spans of a model have the bytes that the shapes and element types of their tensors need."""
+    """Return whether all spans of a model have the bytes that their tensors' shapes and element types require."""
     spans = ((tensor, span) for tensor in model.graph.initializer if (span := external_data.span_of(tensor)))
     try:
         return all(external_data.size(tensor) == span.length for tensor, span in spans)
@@ -75,7 +78,7 @@ def is_sound(model: onnx.ModelProto) -> bool:
         return False
 
 
-# --- what stands in place of a message ---
+# --- messages with replaced fields ---
 
 
 def _model(file: BinaryIO, whole: Span) -> list[_Part]:
@@ -91,7 +94,7 @@ def _graph(file: BinaryIO, field: _Field, whole: Span) -> list[_Part]:
 
 
 def _tensor(file: BinaryIO, field: _Field, whole: Span) -> list[_Part]:
-    """Return a tensor with a span in place of its raw_data; nothing where it is to be left as it is."""
+    """Return a tensor with a span in place of its raw_data; an empty list if the tensor is not changed."""
     _, _, begin, end = field
     try:
         fields = list(_fields(file, begin, end, _FEW))
@@ -111,7 +114,7 @@ def _tensor(file: BinaryIO, field: _Field, whole: Span) -> list[_Part]:
 
 
 def _with(begin: int, end: int, changed: Sequence[tuple[_Field, list[_Part]]]) -> list[_Part]:
-    """Return what is between two places, with other contents in some fields."""
+    """Return the parts between two places, with new contents for some fields."""
     found: list[_Part] = []
     for (number, start, _, stop), parts in changed:
         length = sum(len(part) if isinstance(part, bytes) else part[1] - part[0] for part in parts)
@@ -124,7 +127,7 @@ def _with(begin: int, end: int, changed: Sequence[tuple[_Field, list[_Part]]]) -
 
 
 def varint(number: int) -> bytes:
-    """Return a number as protobuf writes it."""
+    """Return a number in protobuf's encoding."""
     found = bytearray()
     while number > 0x7F:
         found.append(number & 0x7F | 0x80)
@@ -133,9 +136,9 @@ def varint(number: int) -> bytes:
 
 
 def _fields(file: BinaryIO, begin: int, end: int, most: int, least: int = 0) -> Iterator[_Field]:
-    """Yield the fields of a message between two places of a file, those that have `least` bytes or more.
+    """Yield the fields of a message between two places of a file, if they have at least `least` bytes.
 
-    Whether the last one ends where the message does is known in the end.
+    An error about the end of the last field is raised only after all fields.
     """
     at = begin
     while at < end:
@@ -172,7 +175,7 @@ def _fields(file: BinaryIO, begin: int, end: int, most: int, least: int = 0) -> 
 
 
 def _varint(chunk: bytes, place: int) -> tuple[int, int]:
-    """Return a number, and where it ends."""
+    """Return a number and its end."""
     number = chunk[place]
     if number < 0x80:
         return number, place + 1

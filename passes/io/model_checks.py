@@ -1,4 +1,4 @@
-"""Checks of what onnx's checker does not look at, or is not shown."""
+"""Check rules that onnx's checker does not check, or cannot check on the summary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from opshift.passes.io.operator_type_checks import declared_type
 
 
 def check_head(model: onnx.ModelProto) -> None:
-    """Check what a model says of itself, before anything is made of the rest."""
+    """Check a model's versions and opset imports, before its other parts are used."""
     known = f"onnx {onnx.__version__}, which is installed here,"
     if not model.HasField("graph"):
         raise InvalidModelError("there is no graph in it.")
@@ -42,7 +42,7 @@ def check_head(model: onnx.ModelProto) -> None:
     versions: dict[str | bytes, int] = {}
     for entry in model.opset_import:
         domain = "" if not default_domain(entry.domain) else entry.domain
-        if versions.setdefault(domain, entry.version) != entry.version:  # which one counts differs between readers
+        if versions.setdefault(domain, entry.version) != entry.version:  # readers differ in which entry they use
             raise InvalidModelError(
                 f"it imports two versions of the operators of the domain {printable(domain or 'ai.onnx')}: "
                 f"{versions[domain]} and {entry.version}."
@@ -64,10 +64,10 @@ def check_head(model: onnx.ModelProto) -> None:
 def check_structure(model: onnx.ModelProto, summary: onnx.ModelProto, data: bytes, found: Sequence[GraphView]) -> None:
     """Check texts, types, names, axes, attributes, calls and tensors.
 
-    `summary` is what onnx's checker is shown, `data` the same, serialised, and `found` are the graphs of the model.
+    `summary` is the model for onnx's checker, `data` its serialization, and `found` are the graphs of the model.
 
     Raises:
-        InvalidModelError: one of them is against the specification.
+        InvalidModelError: one of them violates the specification.
     """
     _check_utf8(data)
     _check_types(summary, found)
@@ -81,12 +81,12 @@ def check_structure(model: onnx.ModelProto, summary: onnx.ModelProto, data: byte
 
 
 def not_utf8() -> InvalidModelError:
-    """Return the error of a model whose texts are damaged."""
+    """Return the error for a model with damaged strings."""
     return InvalidModelError("there is a name or a text in it that is not UTF-8: it was damaged.")
 
 
 def _check_utf8(data: bytes) -> None:
-    """Refuse strings that are not UTF-8: protobuf's Python hands those of a proto2 message out as bytes."""
+    """Refuse strings that are not UTF-8: protobuf's Python returns those of a proto2 message as bytes."""
     try:
         _proto3_model().FromString(data)
     except DecodeError:
@@ -106,7 +106,7 @@ def _proto3_model() -> type[Message]:
 
 
 def _check_types(model: onnx.ModelProto, found: Sequence[GraphView]) -> None:
-    """Check the element types of values, which onnx's checker does not; inside they may be left out."""
+    """Check the element types of values, which onnx's checker does not; inner values may have no type."""
     for value in tensors_in_and_out(model):
         _check_type(value, external_data.ELEMENT_TYPES)
     inputs = {
@@ -125,7 +125,7 @@ def _check_types(model: onnx.ModelProto, found: Sequence[GraphView]) -> None:
 
 
 def _agree(one: Facts | None, other: Facts | None) -> bool:
-    """Return whether a value can be of both types."""
+    """Return whether a value can have both types."""
     if one is None or other is None:
         return one is other
     dims = None if one.shape is None or other.shape is None else (one.shape, other.shape)
@@ -150,7 +150,7 @@ _FIELDS: Mapping[int, str] = {
 
 
 def _check_names(found: Iterable[GraphView]) -> None:
-    """Check what onnx's checker does not, and onnxruntime does, or what the summary hides from it."""
+    """Check names where onnxruntime is stricter than onnx's checker, or where the summary hides them from it."""
     for body in found:
         graph = body.graph
         if name := _twice([name for name in body.names if name]):
@@ -173,7 +173,7 @@ def _check_names(found: Iterable[GraphView]) -> None:
 
 
 def _check_calls(model: onnx.ModelProto, found: Iterable[GraphView]) -> None:
-    """Check that no call gives a function more than it takes, or takes more than it gives."""
+    """Check that no call passes more inputs than the function has, or uses more outputs."""
     functions = {(one.domain, one.name, one.overload): one for one in model.functions}
     calls = (
         (body, index, functions[kind])
@@ -193,7 +193,7 @@ def _check_calls(model: onnx.ModelProto, found: Iterable[GraphView]) -> None:
 
 
 def _check_axes(found: Iterable[GraphView]) -> None:
-    """Check that no shape is declared to have countless axes: onnx's inference would set aside as many."""
+    """Check that no declared shape has too many axes: onnx's inference would allocate memory for all of them."""
     lengths: dict[int, dict[str, int]] = {}
     for body in found:
         graph = body.graph
@@ -216,7 +216,7 @@ def _check_axes(found: Iterable[GraphView]) -> None:
 
 
 def _check_fatal(found: Iterable[GraphView]) -> None:
-    """Check nodes that onnx's inference does not survive."""
+    """Check nodes that crash onnx's inference."""
     for body in found:
         for index in body.places(FATAL):
             node = body.graph.node[index]
@@ -227,12 +227,12 @@ def _check_fatal(found: Iterable[GraphView]) -> None:
 
 
 def _twice(names: Sequence[str]) -> str | None:
-    """Return a name that stands there twice."""
+    """Return the first repeated name."""
     return Counter(names).most_common(1)[0][0] if len(set(names)) < len(names) else None
 
 
 def _check_tensor(tensor: TensorProto) -> None:
-    """Check the number of elements, which the summary hides from onnx's checker."""
+    """Check the number of elements, which onnx's checker cannot see in the summary."""
     needed = external_data.size(tensor)
     if tensor.data_location == TensorProto.EXTERNAL:
         return
@@ -247,7 +247,7 @@ def _check_tensor(tensor: TensorProto) -> None:
 
 
 def _check_entries(tensor: TensorProto) -> None:
-    """Check the elements that a tensor lists: onnx's checker is content with any number of them."""
+    """Check the number of elements in a tensor's typed fields: onnx's checker accepts any number."""
     if tensor.HasField("segment"):
         raise InvalidModelError(
             f"tensor {printable(tensor.name)} is a segment of a larger one, which opshift does not support."
@@ -267,7 +267,7 @@ def _check_entries(tensor: TensorProto) -> None:
 
 _DATA = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 
-# What `int32_data` and its like say in onnx.proto: complex numbers take two entries, narrow ones share one.
+# onnx.proto, on `int32_data` and the like: complex numbers take two entries, narrow types share one.
 _PACKED: Mapping[int, tuple[int, int]] = {
     TensorProto.COMPLEX64: (2, 1),
     TensorProto.COMPLEX128: (2, 1),
@@ -298,14 +298,14 @@ _REFERENCE = b"\xaa\x01"  # the field ref_attr_name of an attribute
 
 
 def _check_attributes(model: onnx.ModelProto, data: bytes, found: Sequence[GraphView]) -> None:
-    """Check attributes of graphs for training, which onnx's checker passes over, and parameters outside functions."""
+    """Check attributes of training graphs, which onnx's checker skips, and attribute references outside functions."""
     if not model.training_info and _REFERENCE not in data:
         return
     roots: dict[int, onnx.GraphProto | onnx.FunctionProto] = {}
-    for body in found:  # an outer one always comes before those inside it
+    for body in found:  # an outer body always comes before its inner ones
         roots[id(body)] = roots[id(body.outer)] if body.outer else body.graph
     training = {id(graph) for info in model.training_info for graph in (info.initialization, info.algorithm)}
-    newest = onnx.defs.onnx_opset_version()  # of which an attribute on its own does not depend
+    newest = onnx.defs.onnx_opset_version()  # the check of a single attribute does not depend on the opset
     for body in found:
         root = roots[id(body)]
         if isinstance(root, onnx.FunctionProto):

@@ -31,15 +31,15 @@ Model: TypeAlias = "str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto 
 
 
 def as_model(model: Any) -> str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model:
-    """Return a model as a path, a protobuf or an onnx_ir.Model. A file is read from where it stands.
+    """Return a model as a path, a protobuf or an onnx_ir.Model. A file is read from its current position.
 
     Raises:
-        InvalidModelError: bytes, or a file, hold no ONNX model.
+        InvalidModelError: bytes, or a file, are not an ONNX model.
         UsageError: it is none of these.
     """
     import onnx
 
-    # An `onnx_ir.Model` implies that onnx_ir is already imported: nobody else waits for the import.
+    # An `onnx_ir.Model` implies that onnx_ir is already imported, so other callers need not wait for the import.
     ir_model = getattr(sys.modules.get("onnx_ir"), "Model", None)
     if isinstance(model, str | os.PathLike | onnx.ModelProto) or (ir_model and isinstance(model, ir_model)):
         return model

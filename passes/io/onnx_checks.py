@@ -1,6 +1,6 @@
-"""What onnx's checker and its inference are shown of a model, and what the checker says.
+"""Prepare a model's summary for onnx's checker and inference, and report the checker's errors.
 
-They are shown neither large nor external weights: these are typed inputs there.
+In the summary, large and external weights are typed inputs.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from opshift.passes.graph.traversal import GraphView
 from opshift.passes.io import external_data
 
 LARGE = 4096
-"""Bytes: a larger tensor is left out of the summary; onnx looks at the elements of smaller ones, such as shapes."""
+"""The maximum size in bytes of tensors in the summary; onnx reads the elements of smaller ones, such as shapes."""
 
 
 def _is_heavy(tensor: TensorProto) -> bool:
-    """Return whether a tensor is left out of the summary, by what it declares: protobuf's ByteSize would copy it."""
+    """Return whether a tensor is left out of the summary, by its declared size: protobuf's ByteSize would copy it."""
     if external_data.is_external(tensor):
         return True
     try:
         return (external_data.size(tensor) or 0) > LARGE
-    except InvalidModelError:  # no such type or shape, which is reported when all of them are checked
+    except InvalidModelError:  # an invalid type or shape, which a later check reports
         return False
 
 
 def shown_to_onnx(model: onnx.ModelProto, main: GraphView) -> onnx.ModelProto:
-    """Return the model with its large and external weights as typed inputs; the model itself where it has none.
+    """Return the model with its large and external weights as typed inputs; the model itself if it has none.
 
-    Those are the initializers and Constant nodes of the main graph. Elsewhere an input would change what a graph
-    takes, so there tensors stay as they are.
+    Only initializers and Constant nodes of the main graph are replaced. In other graphs, an input would change the
+    graph's signature.
     """
     graph = model.graph
     heavy = [_is_heavy(tensor) for tensor in graph.initializer]
@@ -85,7 +85,7 @@ def shown_to_onnx(model: onnx.ModelProto, main: GraphView) -> onnx.ModelProto:
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy in which the large initializers that the model in memory holds have no elements."""
+    """Return a copy without the elements of the large initializers that are in memory."""
     light = onnx.ModelProto()
     copy_fields(light, model, {"graph"})
     copy_fields(light.graph, model.graph, {"initializer"})
@@ -98,7 +98,7 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def copy_fields(target: Message, source: Message, without: set[str]) -> None:
-    """Copy all fields of a message that are set, except some."""
+    """Copy all set fields of a message, except some."""
     for entry, value in source.ListFields():
         if entry.name in without:
             continue
@@ -109,16 +109,16 @@ def copy_fields(target: Message, source: Message, without: set[str]) -> None:
 
 
 _FUNCTIONS = 8
-"""The ir_version that functions came with; onnx's checker leaves them out of older models."""
+"""The first ir_version with functions; onnx's checker ignores functions of older models."""
 
 
 def _closed(summary: onnx.ModelProto, data: bytes) -> bytes:
-    """Return the summary, serialised, without references to files, which onnx's checker would look for.
+    """Return the serialized summary without references to files, which onnx's checker would open.
 
-    Functions are looked into whatever the ir_version, as onnxruntime does. An external tensor that is left in the
-    summary becomes an empty one. The domain is spelled '', and inputs and outputs of unknown rank, which the checker
-    refuses and onnxruntime takes, are shown as scalars. A version that is deprecated and read all the same stands in a
-    domain where it is not deprecated, and an operator that onnxruntime alone has in the default domain in its own.
+    Functions are checked at every ir_version, as in onnxruntime. An external tensor in the summary becomes an empty
+    one. The default domain is spelled ''. Inputs and outputs of unknown rank, which the checker refuses and onnxruntime
+    accepts, become scalars. A deprecated version that opshift still reads moves to a domain where it is not deprecated,
+    and an operator that only onnxruntime has in the default domain moves to its domain.
     """
     shapeless = any(not value.type.tensor_type.HasField("shape") for value in tensors_in_and_out(summary))
     early = bool(summary.functions) and summary.ir_version < _FUNCTIONS
@@ -169,7 +169,7 @@ def _closed(summary: onnx.ModelProto, data: bytes) -> bytes:
 
 
 def _deprecated(summary: onnx.ModelProto, data: bytes) -> Sequence[Schema]:
-    """Return the versions that are deprecated and read all the same, of operators that the model names."""
+    """Return the deprecated versions that opshift still reads, of operators that the model names."""
     importers = (summary, *summary.functions)
     opsets = {entry.version for one in importers for entry in one.opset_import if not default_domain(entry.domain)}
     named = (name for name, _ in READ if name.encode() in data)
@@ -178,7 +178,7 @@ def _deprecated(summary: onnx.ModelProto, data: bytes) -> Sequence[Schema]:
 
 
 def _own_spellings(summary: onnx.ModelProto, data: bytes) -> frozenset[str]:
-    """Return the operators that the model may have, of those that onnxruntime alone has in the default domain."""
+    """Return the operators that only onnxruntime has in the default domain, and that the model may have."""
     opsets = {
         entry.version
         for one in (summary, *summary.functions)
@@ -195,14 +195,14 @@ def _empty(tensor: TensorProto) -> None:
 
 
 class ToleratedError(InvalidModelError):
-    """A defect that others tolerate."""
+    """A defect that other tools tolerate."""
 
 
 def check_by_onnx(summary: onnx.ModelProto, data: bytes) -> None:
-    """Check by onnx's checker what `shown_to_onnx` returned; `data` is the same, serialised.
+    """Run onnx's checker on the result of `shown_to_onnx`; `data` is its serialization.
 
     Raises:
-        InvalidModelError: it breaks ONNX's rules.
+        InvalidModelError: the model violates ONNX's rules.
         UsageError: the checker's process does not start.
     """
     with condensed_faults():
@@ -211,14 +211,14 @@ def check_by_onnx(summary: onnx.ModelProto, data: bytes) -> None:
 
 @contextlib.contextmanager
 def condensed_faults() -> Iterator[None]:
-    """Turn what onnx raises into one line."""
+    """Condense an exception of onnx into one line."""
     try:
         yield
     except onnx_process.NoProcessError as error:
         raise UsageError(str(error)) from error
     except onnx_process.OnnxDiedError as error:
         raise InvalidModelError(f"it cannot be checked: {error}. Export it again, or repair it.") from None
-    except Exception as error:  # ValidationError, or what C++ throws at contents that nobody foresaw
+    except Exception as error:  # ValidationError, or any C++ exception for unexpected contents
         kind = ToleratedError if _UNSORTED.search(str(error)) else InvalidModelError
         raise kind(_condensed(str(error))) from None
 
@@ -227,7 +227,7 @@ _UNSORTED = re.compile(r"topologically sorted, however input '(.*?)' of node:\s*
 
 
 def _condensed(text: str) -> str:
-    """Return what onnx's checker says in one line, with the node that it is about."""
+    """Return the checker's message in one line, with the node that it concerns."""
     if match := _UNSORTED.search(text):
         value, name, operator = match.groups()
         return (

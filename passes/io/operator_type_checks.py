@@ -1,4 +1,4 @@
-"""Checks of axes, element types and shapes of nodes, which onnx leaves unchecked."""
+"""Check axes, element types and shapes of nodes, which onnx leaves unchecked."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from opshift.passes.io.onnx_checks import copy_fields, shown_to_onnx
 def check_operators(model: onnx.ModelProto) -> None:
     """Check axes, element types and shapes of Hardmax, ArgMax and OneHot, which onnx's checker leaves unchecked.
 
-    Graphs inside graphs are looked into; the bodies of functions, which have no types, are not.
+    Subgraphs are checked; function bodies, which have no types, are not.
 
     Raises:
-        InvalidModelError: one is out of what the operator's version defines, as far as types are known.
+        InvalidModelError: one of them violates the definition of the operator's version, as far as types are known.
     """
     found = tuple(traversal.graph_views(model))
     summary = shown_to_onnx(model, found[0])
@@ -35,11 +35,11 @@ def check_operators(model: onnx.ModelProto) -> None:
 def check_types_of_operators(
     model: onnx.ModelProto, summary: onnx.ModelProto, found: Sequence[GraphView]
 ) -> tuple[StaticFacts | None, onnx.ModelProto | None]:
-    """Check the operators; return what had to be found out for it, of single values and by onnx's inference."""
+    """Check the operators; return the facts and the inferred types that the check needed."""
     if not any(map(_checked_operators, found)):
         return None, None
     static = StaticFacts(model, found[0])
-    # The values of graphs inside graphs have scopes of their own.
+    # The values of subgraphs have scopes of their own.
     if len(found) == 1 and _check_operators(
         found, summary, lambda body, name: _as_tensor_type(static.find(name)), static.alike
     ):
@@ -57,9 +57,9 @@ def _check_operators(
     type_of: Callable[[GraphView, str], Facts | None],
     alike: Callable[[int], Hashable] = lambda index: None,
 ) -> bool:
-    """Check the operators by the types of their inputs; whether all of these are known.
+    """Check the operators by the types of their inputs; return whether all of these are known.
 
-    `alike` tells what nodes of the main graph share that are the same, if anything: one of them is checked.
+    `alike` returns a key that equal nodes of the main graph share, or None: only one of them is checked.
     """
     opset = max((entry.version for entry in summary.opset_import if not default_domain(entry.domain)), default=1)
     complete = True
@@ -77,7 +77,7 @@ def _check_operators(
             inputs = tuple([type_of(body, name) for name in node.input[:]])
             complete = complete and None not in inputs
             if None in attributes.values():
-                continue  # a parameter of a function, which each call gives
+                continue  # a parameter of a function, whose value each call defines
             typed_node = Node("", node.op_type, schema.since_version, attributes, inputs, (True,) * len(node.output))
             if fault := operator_fault(typed_node):
                 where = printable(f"{body.path}/{traversal.node_name(node, index)}")
@@ -86,23 +86,23 @@ def _check_operators(
 
 
 def _checked_operators(body: GraphView) -> frozenset[str]:
-    """Return the names of the operators in a graph whose nodes onnx does not check."""
+    """Return the names of a graph's operators whose nodes onnx does not check."""
     return frozenset(name for domain, name, _ in body.by_op_key if not default_domain(domain) and traits(name).checked)
 
 
 def _inferred(summary: onnx.ModelProto) -> onnx.ModelProto:
     plain = summary
-    if summary.functions:  # inferring through functions that call each other takes time exponential in their depth
+    if summary.functions:  # inference through functions that call each other takes time exponential in their depth
         plain = onnx.ModelProto()
         copy_fields(plain, summary, {"functions"})
     try:
         return infer_model(plain)
-    except Exception:  # even when it is not strict it gives up at some contradictions; declared types are left
+    except Exception:  # even non-strict inference fails at some contradictions; declared types remain
         return plain
 
 
 def _type(name: str, body: GraphView, types: dict[int, Mapping[str, Facts | None]]) -> Facts | None:
-    """Return the known facts about a value in a graph, which may come from a graph around it."""
+    """Return the facts about a value in a graph, which may come from an outer graph."""
     scope: GraphView | None = body
     while scope is not None:
         if id(scope) not in types:
@@ -135,11 +135,11 @@ def _as_tensor_type(facts: Facts | None) -> Facts | None:
 
 
 def declared_type(declared: onnx.TypeProto) -> Facts | None:
-    """Return element type and dims of a tensor type, None for a dim without a number; None for other types."""
+    """Return element type and dims of a tensor type (None for a dim without a number); None for other types."""
     if not declared.HasField("tensor_type"):
         return None
     tensor = declared.tensor_type
-    # onnxruntime takes a negative dimension for one that is not known.
+    # onnxruntime treats a negative dimension as unknown.
     dims = tuple(
         dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None for dim in tensor.shape.dim
     )

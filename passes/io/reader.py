@@ -1,7 +1,7 @@
-"""Load a model, and refuse unusable ones in one clear paragraph.
+"""Load a model, and refuse an unusable one with a clear error.
 
-Weights in external files stay on disk, and so do large embedded ones of a large file. onnx's checker and its shape
-inference are shown a summary of the model, in which such weights are typed inputs.
+Weights in external files stay on disk, as do large embedded ones of a large file. onnx's checker and shape inference
+get a summary of the model, in which such weights are typed inputs.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
     import onnx_ir
 
 LIMIT = 2**31 - 1
-"""Bytes: protobuf neither reads nor writes a larger message."""
+"""The maximum size in bytes of messages that protobuf reads and writes."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model as it was given; nobody changes `model` or `given`.
+    """A model as it was passed; `model` and `given` must not be modified.
 
     A model that was read from a file of more than 64 MiB has spans in place of large weights, see `external_data.Span`.
-    `directory` is where relative external data lie, None for a model in memory. `path` is the model's file, absolute.
-    `given` is the object that the caller gave, where it was not a path. `stamp` tells whether the file is still the
-    one that was read. `files` are the real paths of its external data by location, where `directory` is known, and
-    `allowed` the folders in which links may end.
+    `directory` is the folder of relative external data, None for a model in memory. `path` is the absolute path of the
+    model's file. `given` is the caller's object, unless it is a path. `stamp` identifies the state of the file that was
+    read. `files` are the real paths of its external data by location, where `directory` is known, and `allowed` the
+    folders in which links may end.
 
-    What the checks have found out need not be found out again: `bodies` are the graphs and functions of the model,
-    `static` are facts of single values. `inferred` is a summary of the model with inferred types (large weights as
-    inputs, functions left out) where the checks had to infer them.
+    Later steps reuse the results of the checks: `bodies` are the graphs and functions of the model, `static` are facts
+    of single values. `inferred` is a summary of the model with inferred types (large weights as inputs, functions left
+    out), if the checks needed inference.
     """
 
     model: onnx.ModelProto
@@ -67,13 +67,13 @@ class Source:
     static: StaticFacts | None = None
     inferred: onnx.ModelProto | None = None
     size: int | None = None
-    """Bytes of the protobuf that was read, where `model` lacks its large weights by now."""
+    """The bytes of the protobuf that was read, if `model` lacks its large weights now."""
     stamps: Mapping[Path, tuple[int, ...]] = field(default_factory=dict)
     """The stamps of the files in `files` when the model was read."""
     repairs: tuple[str, ...] = ()
     """The repaired defects of the model, which others tolerate."""
     replaced: frozenset[str] = frozenset()
-    """The operators that were replaced since, as `decompose` names them."""
+    """The operators that were replaced after reading, as `decompose` names them."""
 
 
 def load(
@@ -81,17 +81,17 @@ def load(
     allow_paths: Iterable[str | os.PathLike[str]] = (),
     assume_opset: int | None = None,
 ) -> Source:
-    """Read a model (ONNX, or ONNX text where the name ends in .onnxtxt, .onnx.txt or .txt) and check it.
+    """Read and check a model (ONNX, or ONNX text if the name ends in .onnxtxt, .onnx.txt or .txt).
 
     Large weights of a large file stay in it, see `Source`. A model in memory is checked in the same way, and neither
-    copied nor changed. An opset that is too old to convert passes: what a model can be converted to is not asked here.
-    External data in the directories `allow_paths` may be reached by links, see `external_data.resolve`. With
-    `assume_opset` the model is read as one of that opset, whatever it declares; what is returned declares it.
+    copied nor modified. An opset that is too old to convert is accepted here: convertibility is checked later. External
+    data in the directories `allow_paths` may be reached by links, see `external_data.resolve`. With `assume_opset`, the
+    model is read at that opset, whatever it declares; the returned model declares it.
 
     Raises:
-        InvalidModelError: the file is missing, unreadable, or not ONNX; the model is against the specification or
+        InvalidModelError: the file is missing, unreadable, or not ONNX; the model violates the specification or is
             newer than onnx; its external data are missing or unsafe to open.
-        UsageError: `allow_paths` names what is no directory, or onnx does not know the opset.
+        UsageError: an item of `allow_paths` is not a directory, or onnx does not know the opset.
         UsageError: `model` is something else.
     """
     check_opset("assume_opset", assume_opset)
@@ -111,10 +111,10 @@ def load(
 
 
 def from_bytes(data: bytes, named: str = "the bytes of the model") -> onnx.ModelProto:
-    """Return the model that bytes hold, in the binary format; `named` is where they are from.
+    """Return the model from its binary format; `named` describes the source of the bytes in errors.
 
     Raises:
-        InvalidModelError: they hold none.
+        InvalidModelError: the bytes are not an ONNX model.
     """
     try:
         if not data:
@@ -127,12 +127,12 @@ def from_bytes(data: bytes, named: str = "the bytes of the model") -> onnx.Model
 
 
 def read_stream(file: Any, named: str) -> Any:
-    """Return what a stream holds, as its `read` gives it; a stream without end is read no further than any model is.
+    """Return the contents of a stream; an endless stream is read only up to the maximum size of a model.
 
-    `named` is what errors call it.
+    `named` describes the stream in errors.
 
     Raises:
-        InvalidModelError: it holds more than protobuf reads, or begins with what no model begins with.
+        InvalidModelError: it is larger than protobuf reads, or begins unlike any model.
     """
     whole = io.BytesIO()
     while True:
@@ -152,17 +152,17 @@ _CHUNK = 2**24
 
 
 def check_unchanged(source: Source) -> None:
-    """Raise unless the model's file and its external data are still those that were read.
+    """Raise if the model's file or its external data have changed since they were read.
 
     Raises:
-        InvalidModelError: one of them was changed, or is gone.
+        InvalidModelError: one of them was changed or removed.
     """
     own = {} if source.path is None or source.stamp is None else {source.path: source.stamp}
     external_data.check_stamps({**own, **source.stamps})
 
 
 def is_text(path: str | os.PathLike[str]) -> bool:
-    """Tell by its name whether a file holds ONNX text."""
+    """Return whether a file holds ONNX text, by its name."""
     return os.fspath(path).lower().endswith((".onnxtxt", ".txt"))
 
 
@@ -182,16 +182,16 @@ def _read_all(file: BinaryIO, _: os.stat_result) -> bytes:
 
 
 def _without_large(path: Path, file: BinaryIO, status: os.stat_result) -> bytes:
-    """Return what a file holds, without the large weights of a large one."""
+    """Return the contents of a file; large weights of a large file are skipped."""
     if status.st_size <= SMALL:
         return file.read()
     return lazy_weights.read(file, path, status)
 
 
 def _contents(path: Path, read: Callable[[BinaryIO, os.stat_result], bytes]) -> tuple[bytes, tuple[int, ...]]:
-    """Return what `read` makes of a file, and the file's stamp."""
+    """Return the result of `read` for a file, and the file's stamp."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # looked at before it is opened: opening a FIFO waits
+        if not stat.S_ISREG(path.stat().st_mode):  # checked before it is opened: opening a FIFO blocks
             raise InvalidModelError("this is a folder, not a file." if path.is_dir() else "this is not a regular file.")
         with path.open("rb") as file:
             external_data.settled(os.fstat(file.fileno()))
@@ -218,7 +218,7 @@ def _from_ir(model: onnx_ir.Model) -> Source:
 
     try:
         proto = onnx_ir.serde.serialize_model(model)
-    except Exception as error:  # SerdeError, or whatever a tensor that is computed on demand raises
+    except Exception as error:  # SerdeError, or any exception of a lazily computed tensor
         raise InvalidModelError(f"it cannot be turned into an onnx.ModelProto: {printable(str(error), 300)}.") from None
     on_disk = [tensor for tensor in _ir_tensors(model) if isinstance(tensor, onnx_ir.ExternalTensor)]
     # An empty base_dir is the current folder after onnx_ir.load("model.onnx"), else unknown: onnx_ir.from_proto gives
@@ -253,11 +253,11 @@ def _ir_tensors(model: onnx_ir.Model) -> Iterator[Any]:
 
 
 _OPSETS = 3
-"""The ir_version that opset imports came with."""
+"""The first ir_version with opset imports."""
 
 
 def _checked(source: Source, assume_opset: int | None = None) -> Source:
-    """Check a model that was read, and repair what others tolerate; what is returned may hold inferred types."""
+    """Check a model that was read, and repair tolerated defects; the result may hold inferred types."""
     try:
         declared = _with_opset(source.model, assume_opset)
     except UnicodeDecodeError:
@@ -284,7 +284,7 @@ def _checked(source: Source, assume_opset: int | None = None) -> Source:
 
 
 def _with_opset(model: onnx.ModelProto, assume_opset: int | None) -> tuple[onnx.ModelProto, str] | None:
-    """Return a copy of a model that may leave its opset out, with one, and a note on it; None of any other model."""
+    """Return a copy of a model without an opset import, with one added, and a note; None for any other model."""
     early = _OPSETS > model.ir_version > 0 and not model.opset_import
     if not model.HasField("graph") or not (early or (assume_opset is None and needs_no_opset(model))):
         return None
@@ -321,5 +321,5 @@ def _checked_as_it_is(source: Source) -> Source:
 
 
 def is_small(source: Source) -> bool:
-    """Return whether a model is read from a file that is too small to hold large weights."""
+    """Return whether a model comes from a file that is too small to hold large weights."""
     return source.stamp is not None and source.stamp[0] <= SMALL

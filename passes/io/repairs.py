@@ -1,4 +1,4 @@
-"""Repair defects that others tolerate, each with a note: two nodes of one name, the wrong order, no opset import."""
+"""Repair defects that other tools tolerate, each with a note: duplicate node names, wrong order, no opset import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opshift.passes.graph.traversal import GraphView, graph_views, names_read
 
 
 def repair(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Repair a model in place, and return what was repaired."""
+    """Repair a model in place, and return notes on the repairs."""
     notes = []
     for body in graph_views(model):
         if renamed := _rename(body):
@@ -27,10 +27,10 @@ def repair(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def declare_opset(model: onnx.ModelProto) -> str:
-    """Change a model of ir_version 1 or 2, which is of opset 1, to ir_version 3 in place, and return a note on it.
+    """Change a model of ir_version 1 or 2, which has opset 1, to ir_version 3 in place, and return a note.
 
-    onnx.proto, on opset_import: "For IR_VERSION < 3, this field must be absent", and opset 1 is meant. ir_version 2
-    brought the type of an attribute, which is that of the field that is set.
+    onnx.proto, on opset_import: "For IR_VERSION < 3, this field must be absent", and opset 1 applies. ir_version 2
+    introduced the type of an attribute, which follows from the field that is set.
     """
     before, model.ir_version = model.ir_version, 3
     model.opset_import.add(version=1)
@@ -43,9 +43,9 @@ def declare_opset(model: onnx.ModelProto) -> str:
 
 
 def needs_no_opset(model: onnx.ModelProto) -> bool:
-    """Return whether a model imports other domains alone, and has no node of the default one: a pipeline of ai.onnx.ml.
+    """Return whether a model imports only other domains and has no default-domain node, as ai.onnx.ml pipelines do.
 
-    onnxruntime 1.32.0 reads it at the newest opset that it knows.
+    onnxruntime 1.32.0 reads such a model at the newest opset that it knows.
     """
     imported = [default_domain(entry.domain) for entry in model.opset_import]
     nodes = (node for body in graph_views(model) for node in body.graph.node)
@@ -53,7 +53,7 @@ def needs_no_opset(model: onnx.ModelProto) -> bool:
 
 
 def declare_newest_opset(model: onnx.ModelProto) -> str:
-    """Have a model import, in place, the newest opset that its ir_version goes with, and return a note on it."""
+    """Add an import of the newest opset that fits the model's ir_version, in place, and return a note."""
     known = range(1, onnx.defs.onnx_opset_version() + 1)
     opset = max((one for one in known if released_with(one) <= model.ir_version), default=1)
     model.opset_import.add(version=opset)
@@ -61,10 +61,10 @@ def declare_newest_opset(model: onnx.ModelProto) -> str:
 
 
 def read_as(model: onnx.ModelProto, opset: int) -> tuple[onnx.ModelProto, str]:
-    """Return a copy of a model that declares another opset of the default domain, and a note on it.
+    """Return a copy of a model that declares another opset of the default domain, and a note.
 
-    Functions that declare the model's opset declare the other one too. A model that declares it already is returned as
-    it is, with an empty note.
+    Functions that declare the model's opset declare the other one too. A model that already declares it is returned
+    unchanged, with an empty note.
     """
     declared = {entry.version for entry in model.opset_import if not default_domain(entry.domain)}
     if declared == {opset} or not model.HasField("graph"):
@@ -93,11 +93,11 @@ _TYPES: Mapping[str, AttributeProto.AttributeType] = {
     "tensors": AttributeProto.TENSORS,
     "graphs": AttributeProto.GRAPHS,
 }
-"""Types of attributes by the field that holds the value."""
+"""The types of attributes by the field that holds the value."""
 
 
 def _rename(body: GraphView) -> int:
-    """Give a name of its own to each node whose name a node before it has; return how many there are."""
+    """Give unique names to nodes with an earlier node's name; return the number of renamed nodes."""
     taken = Counter(name for name in body.names if name)
     seen: set[str] = set()
     renamed = 0
@@ -113,7 +113,7 @@ def _rename(body: GraphView) -> int:
 
 
 def _sort(graph: onnx.GraphProto | onnx.FunctionProto) -> bool:
-    """Put each node behind those that compute its inputs, and keep the order otherwise; return whether any moved."""
+    """Sort the nodes topologically, keeping their order otherwise; return whether any moved."""
     nodes = list(graph.node)
     makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
     needs = [{makers[one] for one in names_read(node) if one in makers} - {index} for index, node in enumerate(nodes)]
@@ -130,7 +130,7 @@ def _sort(graph: onnx.GraphProto | onnx.FunctionProto) -> bool:
                 order.setdefault(index, len(order))
                 waiting.pop()
             elif index in entered:
-                return False  # a cycle, which is reported
+                return False  # a cycle, which a later check reports
             else:
                 entered.add(index)
                 waiting += reversed(missing)

@@ -1,6 +1,6 @@
-"""Serialize a model in chunks, so that large weights are not copied into one string of all bytes.
+"""Serialize a model in chunks, so that large weights are not copied into one string.
 
-Those that stayed in the model's file are pieces of that file.
+Weights that stayed in the model's file are ranges of that file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GRAPH, _INITIALIZER, _RAW_DATA = (
 
 @dataclass(frozen=True)
 class RawData:
-    """The raw_data of a tensor, and how many bytes they are."""
+    """The raw_data of a tensor, and its number of bytes."""
 
     tensor: TensorProto
     length: int
@@ -37,10 +37,10 @@ Chunk = bytes | RawData | Span
 
 
 def serialized_chunks(model: onnx.ModelProto) -> list[Chunk]:
-    """Return what `SerializeToString` returns, in pieces; fields in the same order.
+    """Return the bytes of `SerializeToString` in chunks, with fields in the same order.
 
     Raises:
-        EncodeError: it is larger than protobuf writes, as far as protobuf is asked.
+        EncodeError: a part that protobuf serializes is larger than protobuf writes.
     """
     large = [external_data.span_of(tensor) or _raw(tensor) for tensor in model.graph.initializer]
     if not any(large) or any(map(_has_unknown, (model, model.graph, *model.graph.initializer))):
@@ -53,10 +53,10 @@ def serialized_chunks(model: onnx.ModelProto) -> list[Chunk]:
 
 
 def data_of(chunk: bytes | RawData) -> bytes:
-    """Return the bytes of a piece that is in memory.
+    """Return the bytes of a chunk that is in memory.
 
     Raises:
-        InvalidModelError: a tensor has more or less of them than its shape and element type need.
+        InvalidModelError: a tensor has more or fewer bytes than its shape and element type require.
     """
     if isinstance(chunk, bytes):
         return chunk
@@ -70,12 +70,12 @@ def data_of(chunk: bytes | RawData) -> bytes:
 
 
 def _raw(tensor: TensorProto) -> RawData | None:
-    """Return the data of a tensor where they are large, by what it declares: protobuf would copy them to count them."""
+    """Return the data of a tensor with a large declared size: protobuf would copy the data to count them."""
     if not tensor.HasField("raw_data"):
         return None
     try:
         size = external_data.size(tensor)
-    except InvalidModelError:  # no such type or shape
+    except InvalidModelError:  # an invalid type or shape
         return None
     return None if size is None or size < LARGE else RawData(tensor, size)
 
@@ -97,21 +97,22 @@ def _bare(tensor: TensorProto) -> TensorProto:
 
 
 def _around(message: Message, number: int, parts: list[Chunk], *, whole: bool = False) -> Iterator[Chunk]:
-    """Yield a message with these parts as the one field; `whole`: they have tags of their own."""
+    """Yield a message with these parts as its only field; `whole`: the parts have their own tags."""
     yield _fields(message, lambda one: one < number)
     yield from parts if whole else _field(number, parts)
     yield _fields(message, lambda one: one > number)
 
 
 def _fields(message: Message, wanted: Callable[[int], bool]) -> bytes:
-    """Return some fields of a message as protobuf writes them."""
+    """Return some fields of a message in protobuf's encoding."""
     kept = type(message)()
-    for field in message.DESCRIPTOR.fields:  # to list those that are set makes a copy of each
+    for field in message.DESCRIPTOR.fields:  # listing the set fields would copy each of them
         if not wanted(field.number):
             continue
         if field.has_presence and not message.HasField(field.name):
             continue
-        if field.message_type or not field.has_presence:  # without presence it is repeated, ONNX being proto2
+        # without presence a field is repeated, because ONNX uses proto2
+        if field.message_type or not field.has_presence:
             getattr(kept, field.name).MergeFrom(getattr(message, field.name))
         else:
             setattr(kept, field.name, getattr(message, field.name))
@@ -120,7 +121,7 @@ def _fields(message: Message, wanted: Callable[[int], bool]) -> bytes:
 
 
 def _field(number: int, parts: list[Chunk]) -> list[Chunk]:
-    """Return parts as one field whose length stands in front."""
+    """Return parts as one field, preceded by their length."""
     return [varint(number << 3 | 2) + varint(length(parts)), *parts]
 
 

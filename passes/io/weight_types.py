@@ -1,4 +1,4 @@
-"""Give large weights another element type as they are copied, so that they need not be in memory all at once."""
+"""Convert large weights to another element type while they are copied, so that they are never all in memory."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from opshift.passes.io.reader import Source
 
 
 def with_converted_weights(model: onnx.ModelProto, source: Source) -> onnx.ModelProto:
-    """Return a copy with weights of another type in place of Casts of weights in files; the model itself without any.
+    """Return a copy with converted weights in place of Casts of weights in files; the model itself if there are none.
 
-    `source` is what the model was made of: its own Casts stay. A weight that no node reads any more gives its name to
-    what has become of it.
+    `source` is the original model, whose own Casts stay. The converted weight takes over the name of a weight that
+    becomes unused.
     """
     kept = {name for node in source.model.graph.node for name in node.output}
     kept.update(value.name for value in (*model.graph.input, *model.graph.output))
@@ -40,7 +40,7 @@ def with_converted_weights(model: onnx.ModelProto, source: Source) -> onnx.Model
 
 
 def _converted(weight: TensorProto, to: int, source: Source) -> Span | None:
-    """Return where the elements of a weight are, for another type; None if they are not found, or not numbers."""
+    """Return the elements of a weight as a span of another type; None if they are not found, or not numbers."""
     types = weight.data_type, to
     if not any(kinds.issuperset(types) for kinds in (FLOATS, INTEGERS)):
         return None
@@ -55,7 +55,7 @@ def _converted(weight: TensorProto, to: int, source: Source) -> Span | None:
 
 
 def _with(model: onnx.ModelProto, weights: Mapping[str, TensorProto]) -> onnx.ModelProto:
-    """Return a copy with weights in place of the nodes that made them."""
+    """Return a copy with weights in place of the nodes that computed them."""
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     graph = changed.graph

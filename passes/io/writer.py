@@ -1,6 +1,6 @@
-"""Save a model: the output is the old file or the whole new one, whatever happens, and its weights come along.
+"""Save a model with its weights; after any failure, the output is either the old file or the complete new one.
 
-writer.py writes the files: external data are renamed to their destinations first, the model last.
+External data are renamed to their destinations first, the model last.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from opshift.passes.io.reader import LIMIT, Source, is_text
 from opshift.passes.io.serialization import Chunk, data_of, length, serialized_chunks
 
 Weights = Literal["keep", "copy", "embed", "save"]
-"""The destination of weights: unchanged, copied along, in the model's file, or in a file beside it."""
+"""The destination of weights: unchanged, copied with the model, in the model's file, or in one file beside it."""
 
 WEIGHTS: tuple[Weights, ...] = get_args(Weights)
 
 THRESHOLD = 1024
-"""Bytes: `save` leaves smaller tensors in the model's file, as `onnx.save` does."""
+"""The minimum size in bytes of tensors that `save` moves out of the model's file, as in `onnx.save`."""
 
 ReportBytes = Callable[[int], None]
-"""Takes how many bytes more are done."""
+"""Called with the number of additional bytes that are written."""
 
 _CHUNK = 1 << 26
 _MIB = 1 << 20
-_PAGE = 1 << 16  # where a large tensor begins: onnxruntime maps files by pages, which have 64 KiB on Windows
+_PAGE = 1 << 16  # the alignment of large tensors: onnxruntime maps files by pages, which have 64 KiB on Windows
 
 _TYPED = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file of external data to write: pieces of other files, and tensors, each at its offset."""
+    """A file of external data to write: ranges of other files, and tensors, each at its offset."""
 
     destination: Path
     chunks: tuple[tuple[int, Span | TensorProto], ...]
@@ -59,7 +59,7 @@ class _File:
 
 @dataclass(frozen=True)
 class _Layout:
-    """A model as it is to be written, the files of weights that must be written with it, and all that it refers to."""
+    """The model to write, the files of weights to write with it, and all files that it refers to."""
 
     model: onnx.ModelProto
     files: tuple[_File, ...]
@@ -77,30 +77,30 @@ def save(
     progress: Progress | None = None,
     batch: Batch | None = None,
 ) -> tuple[Path, ...]:
-    """Write a model to a file, as ONNX text where the name ends in .onnxtxt, .onnx.txt or .txt.
+    """Write a model to a file, as ONNX text if the name ends in .onnxtxt, .onnx.txt or .txt.
 
-    External data that `model` shares with `source` are referred to where the output lies in the same folder, and
-    copied, each file whole and under its own name, where it does not. Weights that get another element type as they are
-    copied are put into a new file beside the output, whose name has `.data` behind the model's. An output that is a
-    link is written through: the link stays, and what it points to is replaced. The output may be the input.
+    If the output is in the same folder as `source`, it refers to the same external data; otherwise each file is copied
+    whole, under its own name. Weights that are converted to another element type go into a new file beside the output,
+    named after the model with `.data` appended. If the output is a link, the link stays and its target is replaced. The
+    output may be the input.
 
     Args:
-        model: what to write; it is left untouched.
-        path: where to write it.
-        source: what `model` was made of.
-        overwrite: replace a file that is there.
-        external_data: "keep" refuses to copy, "copy" is what was said above, "embed" puts external data into the
-            model's file, "save" puts all weights into one file beside it, whose name has `.data` behind the model's.
-        size_threshold: with "save", how many bytes a tensor must have to leave the model's file.
-        progress: called with a stage, the MiB of weights that are written, and all.
-        batch: other files, to be written together with the model: all of them are, or none is.
+        model: the model to write; it is not modified.
+        path: the file to write.
+        source: the original of `model`.
+        overwrite: replace an existing file.
+        external_data: "keep" refuses to copy, "copy" copies as described above, "embed" puts external data into the
+            model's file, "save" puts all weights into one file beside it, named after the model with `.data` appended.
+        size_threshold: with "save", the minimum size in bytes of tensors that leave the model's file.
+        progress: called with a stage, the MiB of written weights, and all MiB.
+        batch: other files to write together with the model: all or none.
 
     Returns:
-        The files of external data that the output refers to.
+        The external data files that the output refers to.
 
     Raises:
         UsageError: the output cannot be written there, would replace another file's data, is larger than protobuf
-            writes, or would lose something as ONNX text; or nobody knows where the external data are.
+            writes, or cannot be expressed as ONNX text; or the location of the external data is unknown.
         InvalidModelError: external data are missing or unsafe to open.
     """
     output = target(path, overwrite=overwrite)
@@ -130,14 +130,14 @@ def copy(
     progress: Progress | None = None,
     batch: Batch | None = None,
 ) -> tuple[Path, ...]:
-    """Write a model that needed no change: the same bytes as in its file, external data as in `save`.
+    """Write an unchanged model: the same bytes as in its file, external data as in `save`.
 
-    A model in memory has no file, ONNX text does not fit a binary file or the other way, and weights that move change
-    the model's file: then it is `save`. Onto itself nothing is written.
+    It calls `save` for a model in memory, for a change between ONNX text and the binary format, and if weights move. If
+    the output is the input, nothing is written.
 
     Raises:
         UsageError: as `save`.
-        InvalidModelError: as `save`, or the file is not the one any more that was read.
+        InvalidModelError: as `save`, or the file has changed since it was read.
     """
     moved = _moving(source.model, external_data, size_threshold)
     if source.path is None or is_text(source.path) != is_text(path) or moved:
@@ -162,7 +162,7 @@ def copy(
     return layout.paths
 
 
-# --- what is written ---
+# --- selecting the method ---
 
 
 def _as_binary(model: onnx.ModelProto, path: Path) -> list[Chunk]:
@@ -179,7 +179,7 @@ def _as_text(model: onnx.ModelProto, path: Path) -> bytes:
     try:
         text: str = onnx_process.to_text(model)
         same = _comparable(onnx_process.parse_model(text)) == _comparable(model)
-    except Exception:  # ParseError, or whatever C++ throws at a model that its text cannot express
+    except Exception:  # ParseError, or any C++ exception for a model that ONNX text cannot express
         same = False
     if not same:
         raise UsageError(
@@ -190,9 +190,9 @@ def _as_text(model: onnx.ModelProto, path: Path) -> bytes:
 
 
 def _comparable(model: onnx.ModelProto) -> bytes:
-    """Return what two models have in common that mean the same to the last bit.
+    """Return a canonical serialization that is the same for all models with the same meaning, to the last bit.
 
-    The parser writes empty strings where a model has none, and numbers as numbers where a model has raw bytes.
+    The parser writes empty strings for missing ones, and numbers as typed fields instead of raw bytes.
     """
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
@@ -243,14 +243,14 @@ def _copy_file(
     part: tuple[int, int] | None = None,
     report_bytes: ReportBytes = lambda done: None,
 ) -> None:
-    """Copy a file's bytes to where another stands; inside the kernel, and by reference, where the system can do that.
+    """Copy a file's bytes to another file's position; by reference or inside the kernel, if the system supports it.
 
-    Holes of the one are holes of the other, which has nothing behind that place.
+    Holes of the source become holes of the target, which ends at that position before the copy.
 
     `part` is an offset and a length, for less than the whole file.
 
     Raises:
-        InvalidModelError: the file changed while it was copied, or is not the one any more that `read` was taken of.
+        InvalidModelError: the file changed while it was copied, or no longer has the stamp `read`.
     """
     with opened(origin, read) as source:
         at, size = part or (0, os.fstat(source.fileno()).st_size)
@@ -268,7 +268,10 @@ def _copy_file(
 
 
 def _extents(source: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield where a file has data between two places; all of it if unknown. Elsewhere it reads as zeros."""
+    """Yield the ranges of a file that hold data between two places; everything if unknown.
+
+    The other ranges are zeros.
+    """
     while at < end:
         begin, stop = at, end
         if hasattr(os, "SEEK_DATA"):
@@ -276,9 +279,9 @@ def _extents(source: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int]]:
                 begin = os.lseek(source.fileno(), at, os.SEEK_DATA)
                 stop = min(os.lseek(source.fileno(), begin, os.SEEK_HOLE), end)
             except OSError as error:
-                if error.errno == errno.ENXIO:  # no data any more
+                if error.errno == errno.ENXIO:  # no more data
                     return
-                begin, stop = at, end  # not on this file system
+                begin, stop = at, end  # not supported by this file system
         if begin < stop:
             yield begin, stop
         at = max(begin, stop)
@@ -289,11 +292,12 @@ def _copy_extent(source: int, file: BinaryIO, begin: int, stop: int, report_byte
     left = stop - begin
     if hasattr(os, "copy_file_range"):
         file.flush()
-        with contextlib.suppress(OSError):  # not between these file systems; a full disk is met again below
+        # not supported between these file systems; the code below reports a full disk
+        with contextlib.suppress(OSError):
             while left and (done := os.copy_file_range(source, file.fileno(), min(left, _CHUNK))):
                 left -= done
                 report_bytes(done)
-    # What is left: some file systems end copy_file_range too early.
+    # Copy the remaining bytes: some file systems end copy_file_range too early.
     while left and (data := os.read(source, min(left, _MIB))):
         file.write(data)
         left -= len(data)
@@ -301,7 +305,7 @@ def _copy_extent(source: int, file: BinaryIO, begin: int, stop: int, report_byte
 
 
 def _write_chunks(file: BinaryIO, item: _File, report_bytes: ReportBytes) -> None:
-    """Write external data; between the pieces are zeros."""
+    """Write external data; the gaps between the chunks are zeros."""
     at = 0
     for offset, chunk in item.chunks:
         file.write(bytes(offset - at))
@@ -316,14 +320,14 @@ def _write_chunks(file: BinaryIO, item: _File, report_bytes: ReportBytes) -> Non
 
 
 def _raw(tensor: TensorProto) -> bytes:
-    """Return the elements of an embedded tensor as external data have them."""
+    """Return the elements of an embedded tensor in the format of external data."""
     if tensor.HasField("raw_data"):
         return tensor.raw_data
     data: bytes = onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor)).raw_data
     return data
 
 
-# --- where weights go ---
+# --- the placement of weights ---
 
 
 def _layout(
@@ -336,9 +340,9 @@ def _layout(
     *,
     outside: bool = True,
 ) -> _Layout:
-    """Decide the destination of weights, and refuse what would lose or leave any; nothing is written yet.
+    """Decide the destination of weights, and refuse if any would be lost; nothing is written yet.
 
-    `outside` says whether any tensor may be in another file. The files `beside` are being written.
+    `outside` is whether any tensor may be in another file. The files `beside` are being written.
     """
     references = external.references(traversal.graph_views(model)) if outside else ()
     references = tuple(one for one in references if output.directory / one.location not in beside)
@@ -369,7 +373,7 @@ def _layout(
 
 
 def _moving(model: onnx.ModelProto, weights: Weights | None, threshold: int) -> list[TensorProto]:
-    """Return the tensors that are to change their place."""
+    """Return the tensors that move."""
     if weights not in ("embed", "save"):
         return []
     found = tuple(traversal.graph_views(model))
@@ -384,12 +388,12 @@ def _moving(model: onnx.ModelProto, weights: Weights | None, threshold: int) -> 
 
 
 def _beside(model: onnx.ModelProto, output: Target, source: Source | None, threshold: int) -> _Layout:
-    """Return the model with what another element type makes of its external data in a file of its own."""
+    """Return the model with its converted external data in a separate file."""
     files = {} if source is None else source.files
     select = functools.partial(_converted, files=frozenset(files.values()))
     if not select(model):
         return _Layout(model, (), ())
-    taken = {output.directory / location for location in files}  # one file may be spelled in several ways
+    taken = {output.directory / location for location in files}  # one file may have several spellings
     place, number = output.directory / f"{output.path.name}.data", 0
     while place in taken:
         number += 1
@@ -398,7 +402,7 @@ def _beside(model: onnx.ModelProto, output: Target, source: Source | None, thres
 
 
 def _converted(model: onnx.ModelProto, files: Collection[Path]) -> list[TensorProto]:
-    """Return the initializers that get another element type as they are copied from these files."""
+    """Return the initializers whose element type changes when they are copied from these files."""
     return [
         tensor
         for tensor in model.graph.initializer
@@ -414,9 +418,10 @@ def _moved(
     place: Path,
     threshold: int | None,
 ) -> _Layout:
-    """Return the model with its weights where they are wanted, and the file that takes those outside of it.
+    """Return the model with its weights moved, and the file for the weights outside of it.
 
-    `select` returns those that move: into a file of this `place` if they have so many bytes, else into the model.
+    `select` returns the tensors to move: into the file at `place` if they reach the threshold, otherwise into the
+    model.
     """
     moved = onnx.ModelProto()
     moved.CopyFrom(model)
@@ -435,7 +440,7 @@ def _moved(
             embedded.append((new, chunk))
     if sum(chunk.length for _, chunk in embedded) > LIMIT:
         raise _too_large(output.path)
-    initializers = {id(tensor): tensor for tensor in moved.graph.initializer}  # held, so that the ids stay theirs
+    initializers = {id(tensor): tensor for tensor in moved.graph.initializer}  # kept alive, so that the ids stay unique
     for tensor, chunk in embedded:
         if id(tensor) in initializers and chunk.length >= external.LARGE:
             external.refer(tensor, chunk)
@@ -453,7 +458,7 @@ def _chunk(file: Path) -> Span:
 
 
 def _part(tensor: TensorProto, files: Mapping[str, Span]) -> Span | TensorProto:
-    """Return where the bytes of a tensor are: in a file, or in itself."""
+    """Return the source of a tensor's bytes: a range of a file, or the tensor itself."""
     if not external.is_external(tensor):
         return external.span_of(tensor) or tensor
     reference = external.reference(tensor)
@@ -461,7 +466,7 @@ def _part(tensor: TensorProto, files: Mapping[str, Span]) -> Span | TensorProto:
 
 
 def _point(tensor: TensorProto, location: str, offset: int, length: int) -> None:
-    """Have a tensor refer to a file in place of holding its elements."""
+    """Replace a tensor's elements by a reference to a file."""
     for field in external.ELEMENTS:
         tensor.ClearField(field)
     tensor.data_location = TensorProto.EXTERNAL
@@ -485,7 +490,7 @@ def _sources(references: tuple[external.Reference, ...], output: Target, source:
 
 
 def _check_beside(references: tuple[external.Reference, ...], output: Target, source: Source) -> None:
-    """Refuse where an output beside the input does not reach the input's weights."""
+    """Refuse an output beside the input if it cannot refer to the input's weights."""
     try:
         external.resolve(references, output.directory, output.path, source.allowed)
     except InvalidModelError as error:
@@ -496,7 +501,7 @@ def _check_beside(references: tuple[external.Reference, ...], output: Target, so
 
 
 def _is_there(file: Path, destination: Path, output: Target) -> bool:
-    """Return whether the destination is the file already; refuse if it is another, or outside the output's folder."""
+    """Return whether the destination already is the file; refuse if it is another, or outside the output's folder."""
     _check_place(destination, output)
     try:
         if not os.path.lexists(destination):
@@ -509,7 +514,7 @@ def _is_there(file: Path, destination: Path, output: Target) -> bool:
 
 
 def _check_place(destination: Path, output: Target) -> None:
-    """Refuse a place for external data that is outside of the output's folder, or that no reader would go to."""
+    """Refuse a place for external data that is outside the output's folder, or that readers refuse."""
     shown = shown_path(destination)
     try:
         if not destination.resolve().is_relative_to(output.directory.resolve()):
@@ -534,7 +539,7 @@ def _too_large(path: Path) -> UsageError:
     )
 
 
-# --- how it is written ---
+# --- writing the files ---
 
 
 def _write(
@@ -545,9 +550,9 @@ def _write(
     batch: Batch | None,
     size: int = 0,
 ) -> None:
-    """Write all files, those of the batch included; on any failure leave everything as it was.
+    """Write all files, including those of the batch; any failure restores the previous state.
 
-    `content` writes the model, and tells of `size` bytes of weights.
+    `content` writes the model, and reports `size` bytes of weights.
     """
     report_bytes = _byte_reporter(progress, size + sum(item.size for item in files))
     shown = shown_path(output.path)
@@ -564,7 +569,7 @@ def _write(
 
 
 def _byte_reporter(progress: Progress | None, size: int) -> ReportBytes:
-    """Return what counts the bytes of weights that are written."""
+    """Return a function that counts the written bytes of weights and reports them."""
     written = 0
 
     def report_bytes(done: int) -> None:

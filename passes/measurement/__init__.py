@@ -1,1 +1,1 @@
-"""Measure a runtime that is installed: run small models in it, and write what runs right as a profile."""
+"""Measure an installed runtime: run small models in it, and write the supported operators as a profile."""

@@ -1,4 +1,4 @@
-"""Run models in a runtime that has its own process: some end it, where others raise."""
+"""Run models in a runtime in a separate process: some runtimes crash where others raise an exception."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Arrays = Mapping[str, Array]
 
 
 class RefusedError(Exception):
-    """A runtime does not load a model, does not run it, or its process ended."""
+    """A runtime does not load or run a model, or its process crashed."""
 
 
 def builtin_adapters() -> tuple[str, ...]:
-    """Return the names of the adapters that come with opshift."""
+    """Return the names of opshift's adapters."""
     return tuple(sorted(item.name.replace("_", "-") for item in pkgutil.iter_modules(adapters.__path__)))
 
 
 def load_adapter(name: str) -> ModuleType:
-    """Import an adapter: one that comes with opshift, or a Python file.
+    """Import an adapter: one of opshift's, or a Python file.
 
     Raises:
         UsageError: there is no such adapter, or it lacks something.
@@ -73,10 +73,10 @@ def _imported(path: Path) -> ModuleType:
 
 
 class Isolated:
-    """One runtime, in a process that starts with the first model, and again after it has ended."""
+    """One runtime in a process, which starts with the first model and restarts after a crash."""
 
     def __init__(self, adapter: str, timeout: float = 60) -> None:
-        """Start nothing yet; `adapter` is a name or a Python file, and a model may take so many seconds."""
+        """Start nothing yet; `adapter` is a name or a Python file, `timeout` the seconds for one model."""
         self.adapter, self.timeout = adapter, timeout
         self._environment = getattr(load_adapter(adapter), "ENVIRONMENT", {})
         self._process: subprocess.Popen[bytes] | None = None
@@ -126,11 +126,11 @@ class Isolated:
 
 
 def alike(found: Array, wanted: Array) -> bool:
-    """Return whether two arrays hold the same values, but for axes of length one and element types.
+    """Return whether two arrays hold the same values, ignoring axes of length one and element types.
 
-    Runtimes for images drop both. Where floats are rounded, they may be so in another order: 1e-4 is several hundred
-    roundings of a float32. Where terms of a sum cancel, 16 roundings of the largest element count. A float16 departs
-    from the number that it is rounded from by 2**-11 of it, half a unit.
+    Image runtimes drop both. Floats may be rounded in another order: 1e-4 is several hundred roundings of a float32. If
+    terms of a sum cancel, 16 roundings of the largest element are accepted. A float16 differs from the exact number by
+    up to 2**-11 of it, half a unit.
     """
     one, other = np.squeeze(np.asarray(found)), np.squeeze(np.asarray(wanted))
     if one.shape != other.shape:
@@ -144,7 +144,7 @@ def alike(found: Array, wanted: Array) -> bool:
 
 
 def main(adapter: str) -> None:
-    """Answer until nobody asks; what a runtime prints goes nowhere."""
+    """Answer requests until the input ends; the runtime's own output is discarded."""
     asked, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
@@ -157,7 +157,7 @@ def main(adapter: str) -> None:
                 answer: tuple[bool, Any] = True, {name: np.asarray(one) for name, one in run(model, inputs).items()}
             except ImportError as error:
                 answer = False, error
-            except Exception as error:  # each runtime raises classes of its own
+            except Exception as error:  # each runtime raises its own exception classes
                 answer = False, f"{type(error).__name__}: {error}".replace("\n", " ")
             pickle.dump(answer, answers)
             answers.flush()

@@ -1,4 +1,4 @@
-"""Find the limits of an operator that separate the nodes that ran right from all others."""
+"""Find the limits of an operator that separate correct nodes from all others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opshift.opsets.registry.schema import Schema
 from opshift.opsets.runtimes.limits import Limit, types_of
 
 MOST = 4
-"""Limits of one operator: what needs more is not understood, and the operator is left out."""
+"""The maximum number of limits of one operator: if it needs more, it is left out of the profile."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +33,9 @@ class Observed:
 
 
 def limits_of(observed: Sequence[Observed]) -> tuple[Limit, ...] | None:
-    """Return limits that all nodes within ran right with; None if there are none that leave any of these nodes.
+    """Return limits such that all nodes within them ran right; None if no nodes would remain.
 
-    Each limit is the one that excludes the fewest right nodes, and of those the most others.
+    Each limit excludes the fewest right nodes and, among equals, the most other nodes.
     """
     found: list[Limit] = []
     left = list(observed)
@@ -57,7 +57,7 @@ def limits_of(observed: Sequence[Observed]) -> tuple[Limit, ...] | None:
 
 
 def _candidates(observed: Sequence[Observed]) -> Iterator[Limit]:
-    """Yield limits of one key each, those that say most about a runtime first."""
+    """Yield limits with one key each, the most informative keys first."""
     operator = observed[0].node.name
     rights = [one for one in observed if one.right]
     names = dict.fromkeys(name for one in observed for name, _ in _inputs(one))
@@ -142,7 +142,7 @@ def _key(name: str) -> str:
 
 
 def described(one: Observed) -> str:
-    """Return a node in a few words: its attributes, and the element types and ranks of its inputs."""
+    """Return a short description of a node: its attributes, and the element types and ranks of its inputs."""
     inputs = [
         f"{type_name(facts.dtype) if facts.dtype else '?'} of rank {facts.rank}{' (constant)' * facts.is_constant}"
         for _, facts in _inputs(one)

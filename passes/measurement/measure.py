@@ -1,4 +1,4 @@
-"""`measure`: run probes in a runtime, and write what runs right as a profile."""
+"""Run probes in a runtime, and write the supported operators as a profile."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from opshift.passes.measurement.limits import Observed, as_toml, described, limi
 from opshift.passes.measurement.probes import Probe, probes, with_constants, without_bools
 
 TIMEOUT = 30.0
-"""Seconds that a runtime has for one probe."""
+"""The time limit of a runtime for one probe, in seconds."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a measurement found: a profile as TOML, and how many probes ran right, wrong and not at all."""
+    """The result of a measurement: a profile as TOML, and the numbers of right, wrong and refused probes."""
 
     name: str
     version: str
@@ -45,14 +45,14 @@ def measure(
     """Run ONNX's node tests in a runtime, each in a child process, and return its profile.
 
     Args:
-        adapter: the name of an adapter that comes with opshift, or a Python file.
-        operators: those to measure; none is all.
+        adapter: the name of one of opshift's adapters, or a Python file.
+        operators: the operators to measure; empty for all.
         progress: called with a stage, the probes done and all probes.
-        today: the date that the profile names; None is the current one.
-        timeout: the seconds that the runtime has for one probe.
+        today: the date in the profile; None is the current date.
+        timeout: the time limit of the runtime for one probe, in seconds.
 
     Raises:
-        UsageError: there is no such adapter, it lacks something, its runtime ran nothing right, or ONNX has no test of
+        UsageError: there is no such adapter, it is incomplete, its runtime ran nothing right, or ONNX has no test of
             these operators.
         ImportError: the runtime is not installed.
     """
@@ -93,7 +93,7 @@ def measure(
 
 
 def _version(adapter: str, module: ModuleType) -> str:
-    """Return what an adapter says its runtime's version is."""
+    """Return the runtime's version from its adapter."""
     try:
         return str(module.version())
     except ImportError:
@@ -103,7 +103,7 @@ def _version(adapter: str, module: ModuleType) -> str:
 
 
 def observe(probe: Probe, opset: int, runtime: Isolated) -> list[Observed]:
-    """Run a probe in its forms: as it is, and with constants; bools may be made of floats."""
+    """Run the variants of a probe: unchanged, with constants, and with floats in place of bools."""
     found = []
     for form in filter(None, (probe, with_constants(probe))):
         outcome, detail = _outcome(form, runtime)
@@ -129,7 +129,7 @@ def _outcome(probe: Probe, runtime: Isolated) -> tuple[str, str]:
 
 
 def _operators(observed: dict[str, list[Observed]], version: str) -> Iterable[str]:
-    """Yield the list of operators, and their limits; comments name what is left out."""
+    """Yield the list of operators, and their limits; comments name the operators that are left out."""
     limits = {name: limits_of(ones) for name, ones in sorted(observed.items())}
     left_out = [name for name, found in limits.items() if found is None]
     partly = [name for name in left_out if any(one.right for one in observed[name])]

@@ -1,4 +1,4 @@
-"""Probes: models of one node with inputs and outputs, which are ONNX's own node tests at one opset."""
+"""Create probes, which are models of one node with inputs and outputs, from ONNX's node tests at one opset."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from opshift.passes.convert import convert
 from opshift.passes.measurement.isolated import Array
 
 FED = ("float32", "int32", "int64", "bool", "uint8")
-"""Element types that can be fed to most runtimes."""
+"""The element types that most runtimes accept as inputs."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A model of one node, or of one between comparisons that make its bools; inputs, and the outputs of the test."""
+    """A model of one node, possibly between comparisons that produce its bools; inputs, and the outputs of the test."""
 
     name: str
     model: onnx.ModelProto
@@ -36,13 +36,13 @@ class Probe:
 
     @property
     def node(self) -> onnx.NodeProto:
-        """The node that is probed."""
+        """The probed node."""
         node: onnx.NodeProto = self.model.graph.node[self.place]
         return node
 
 
 def probes(opset: int, operators: Collection[str] = ()) -> Iterator[Probe]:
-    """Yield the tests of one node that an opset has, of some operators or of all."""
+    """Yield ONNX's single-node tests of an opset, for some operators or for all."""
     for case in _cases(operators):
         model = case.model
         if model is None or not case.data_sets or len(model.graph.node) != 1:
@@ -60,7 +60,7 @@ def probes(opset: int, operators: Collection[str] = ()) -> Iterator[Probe]:
 
 
 def _cases(operators: Collection[str]) -> Iterable[Any]:
-    """Return ONNX's tests: each module has those of an operator, and computes them as it is imported."""
+    """Return ONNX's tests: each module has those of one operator, and computes them on import."""
     package: Any = importlib.import_module("onnx.backend.test.case.node")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -75,7 +75,7 @@ def _cases(operators: Collection[str]) -> Iterable[Any]:
 
 
 def _array(value: Any) -> Any:
-    """Return an array of a test; sequences, and types that numpy lacks, stay as they are."""
+    """Return an array of a test; sequences, and types that numpy does not support, stay unchanged."""
     return value if isinstance(value, np.ndarray | TensorProto | list) or value is None else np.asarray(value)
 
 
@@ -84,7 +84,7 @@ def _is_fed(value: object) -> bool:
 
 
 def at_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto | None:
-    """Return a model of one node at an opset; None if it is another node there, or several."""
+    """Return a single-node model at an opset; None if its conversion has another operator or several nodes."""
     node = model.graph.node[0]
     own = default_opset(model.opset_import)
     if own is None or node.domain or len(model.opset_import) > 1:
@@ -105,7 +105,7 @@ def at_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto | None:
 
 
 def with_constants(probe: Probe) -> Probe | None:
-    """Return the probe with all inputs but the first as initializers; None if there is no other."""
+    """Return the probe with all inputs except the first as initializers; None if there is only one input."""
     if len(probe.inputs) < 2:
         return None
     model = onnx.ModelProto.FromString(probe.model.SerializeToString())
@@ -118,7 +118,7 @@ def with_constants(probe: Probe) -> Probe | None:
 
 
 def without_bools(probe: Probe) -> Probe | None:
-    """Return the probe with floats in place of bools, which few runtimes take; what is above a half is true."""
+    """Return the probe with floats in place of bools, which few runtimes accept; values above one half are true."""
     bools = [name for name, array in probe.inputs.items() if array.dtype == bool]
     if not bools:
         return None

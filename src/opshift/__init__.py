@@ -65,7 +65,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the public names on first use: `opshift --help` must not wait for onnx."""
+    """Import a public name on first use: `opshift --help` must not wait for the import of onnx."""
     from importlib import import_module
 
     for module, names in _HOME.items():
@@ -79,12 +79,12 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, also those not imported yet, for completion."""
+    """Return the public names for completion, including names that are not imported yet."""
     return sorted([*__all__, "__version__", "__doc__", "__file__", "__name__", "__path__"])
 
 
 def _save(report: Report, path: str | os.PathLike[str]) -> None:
-    """Write a report: `Report.save` comes here, since formats belong to the command line."""
+    """Write a report for `Report.save`, because file formats belong to the command line."""
     from opshift.cli.reports.save import save
 
     save(report, path)

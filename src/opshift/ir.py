@@ -1,4 +1,4 @@
-"""opshift as a pass of onnx_ir: use `opshift.ir.ConvertPass(opset=11)` in a pipeline of passes."""
+"""Provide opshift as a pass of onnx_ir: `opshift.ir.ConvertPass(opset=11)` works like that library's own passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import opshift
 
 @dataclass
 class ConvertResult(onnx_ir.passes.PassResult):
-    """The result of ConvertPass: the converted model, whether it was modified, and the conversion's result.
+    """The result of the pass: the converted model, whether it differs from the input model, and the details.
 
     Attributes:
         result: what `opshift.convert` returned: its plan, the report of the verification, and notes.
@@ -25,15 +25,15 @@ class ConvertResult(onnx_ir.passes.PassResult):
 class ConvertPass(onnx_ir.passes.FunctionalPass):
     """Convert a model to an opset, replace operators, or fit it to a runtime, and verify the outputs.
 
-    The given model stays as it is. `result.save(path)` of what the pass returns writes the bytes that `opshift convert`
-    writes; `onnx_ir.save` writes them in its own order.
+    The input model is not modified. `result.save(path)` writes the same bytes as `opshift convert`; `onnx_ir.save`
+    writes the model in its own order.
     """
 
     def __init__(self, **options: Any) -> None:
         """Keep the options.
 
         Args:
-            options: the arguments of `opshift.convert`, but for the model.
+            options: the arguments of `opshift.convert`, except the model.
 
         Raises:
             TypeError: `opshift.convert` has no such argument.
@@ -46,7 +46,7 @@ class ConvertPass(onnx_ir.passes.FunctionalPass):
         return f"ConvertPass({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
 
     def __call__(self, model_or_result: onnx_ir.Model | onnx_ir.passes.PassResult, /) -> ConvertResult:
-        """Convert a model, or what another pass returned; see `call`."""
+        """Convert a model or another pass's result; see `call`."""
         done = super().__call__(model_or_result)
         assert isinstance(done, ConvertResult)
         return done
@@ -55,7 +55,7 @@ class ConvertPass(onnx_ir.passes.FunctionalPass):
         """Convert a model.
 
         Raises:
-            UnsupportedError: a node cannot be expressed as asked for; `refusals` names it, with reason and fix.
+            UnsupportedError: a node cannot be expressed as requested; `refusals` names it, with reason and fix.
             VerificationError: the outputs are not the same; `report` has the inputs.
             InvalidModelError: the model breaks ONNX's rules.
             UsageError: an option has a wrong value.

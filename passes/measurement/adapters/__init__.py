@@ -1,1 +1,1 @@
-"""Adapters: how a runtime runs a model. Each module has NAME, OPSET, `version` and `run`; see docs/measure.md."""
+"""Run models in runtimes through adapters. Each module has NAME, OPSET, `version` and `run`; see docs/measure.md."""

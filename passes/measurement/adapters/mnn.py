@@ -1,4 +1,4 @@
-"""MNN: mnnconvert, then its Python package."""
+"""Run models in MNN: mnnconvert, then its Python package."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import onnx
 NAME = "mnn"
 OPSET = 13
 ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.rtld.execstack=2"}
-"""The wheel of MNN 3.6.1 asks for a stack that can be executed, which glibc loads from 2.41 on with this alone."""
+"""The wheel of MNN 3.6.1 needs an executable stack, which glibc 2.41 and later loads only with this setting."""
 
 INSIDE = {"int64": np.int32, "bool": np.int32, "float16": np.float32, "float64": np.float32}
-"""64-bit integers and bools are int32 to it, and all floats float32, also as inputs."""
+"""MNN treats 64-bit integers and bools as int32, and all floats as float32, also for inputs."""
 
 
 def version() -> str:

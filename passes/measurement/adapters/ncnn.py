@@ -1,4 +1,4 @@
-"""ncnn, with what pnnx makes of a model."""
+"""Run models in ncnn, after conversion by pnnx."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(model: bytes, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         script = Path(folder, "m_ncnn.py").read_text(encoding="utf-8")
         extractor = net.create_extractor()
         for place, (name, given) in enumerate(inputs.items()):
-            # Which axis is that of a batch, pnnx says in the script that it writes.
+            # pnnx writes the batch axis into the generated script.
             batch = re.search(rf"in{place}\.numpy\(\), batch_index=(\d+)", script)
             array = np.ascontiguousarray(given)
             value = ncnn.Mat(array, batch_index=int(batch[1])) if batch else ncnn.Mat(array)

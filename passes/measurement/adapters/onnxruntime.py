@@ -1,4 +1,4 @@
-"""onnxruntime, on the CPU."""
+"""Run models in onnxruntime, on the CPU."""
 
 from __future__ import annotations
 

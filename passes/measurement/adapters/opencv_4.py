@@ -1,4 +1,4 @@
-"""OpenCV's dnn module."""
+"""Run models in OpenCV's dnn module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(model: bytes, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 
     net = cv2.dnn.readNetFromONNX(np.frombuffer(model, np.uint8))
     for name, array in inputs.items():
-        # It has no bool: what is true is one.
+        # It has no bool: true is 1.
         net.setInput(array.astype(np.float32) if array.dtype == bool else array, name)
     names = [output.name for output in onnx.ModelProto.FromString(model).graph.output]
     return dict(zip(names, net.forward(names), strict=True))

@@ -1,4 +1,4 @@
-"""OpenVINO, on the CPU."""
+"""Run models in OpenVINO, on the CPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(model: bytes, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 
     settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
     compiled = openvino.compile_model(openvino.Core().read_model(model, b""), "CPU", settings)
-    # By place, since an input that only goes through a Dropout loses its name. One that nothing reads is gone.
+    # By position, because an input that only a Dropout uses loses its name. An unused input is removed.
     given = list(inputs.values())
     if len(compiled.inputs) != len(given):
         names = [one.any_name for one in compiled.inputs]

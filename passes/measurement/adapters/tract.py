@@ -1,4 +1,4 @@
-"""tract, on the CPU."""
+"""Run models in tract, on the CPU."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def run(model: bytes, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the outputs by name.
 
     Raises:
-        ValueError: an input has a type that tract is not given here.
+        ValueError: an input has a type that this adapter does not support.
     """
     import tract
 
     proto = onnx.ModelProto.FromString(model)
     names = [output.name for output in proto.graph.output]
     for output in proto.graph.output:
-        # Numbers that follow from shapes are symbols, which its package does not return.
+        # Values computed from shapes are symbols, which its package does not return.
         if output.type.tensor_type.elem_type == onnx.TensorProto.INT64:
             name = f"{output.name}/number"
             proto.graph.node.append(onnx.helper.make_node(CAST, [output.name], [name], to=onnx.TensorProto.DOUBLE))
