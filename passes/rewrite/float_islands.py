@@ -8,7 +8,6 @@ the whole model is one island.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -168,11 +167,9 @@ class IslandSearch:
 
     def _sizes(self, reference: Sequence[Values]) -> Sequence[Mapping[Key, Sizes]]:
         """Return how large the values of all graphs are, for each input."""
+        main = [{("main", name): Sizes.of(array) for name, array in values.items()} for values in reference]
         inner = self.measure() if any(holds_measured(one.node) for one in self._main()) else ()
-        return [
-            {**more, **{("main", name): Sizes.of(array) for name, array in values.items()}}
-            for values, more in itertools.zip_longest(reference, inner, fillvalue={})
-        ]
+        return [{**one, **more} for one, more in zip(main, inner, strict=True)] if inner else main
 
     def _beyond(self, sizes: Sequence[Mapping[Key, Sizes]], random: set[str]) -> None:
         """Make islands of nodes with a value that the narrower type does not hold, or whose sums it does not."""
