@@ -543,11 +543,46 @@ ISLANDS: dict[str, tuple[str, set[str], str]] = {
         {"Mul", "Tanh"},
         "and 4 times that overflows",
     ),
-    "a body": (
-        "g (float[4] x) => (float[4] y) <int64 n = {3}, bool t = {1}> { a = Relu (x) "
+    "a value that overflows in a body": (
+        "g (float[4] x) => (float[4] y) <int64 n = {3}, bool t = {1}, float h = {300}> { a = Relu (x) "
         "b = Loop (n, t, a) <body = q (int64 i, bool c, float[4] s) => (bool d, float[4] u) "
-        "{ d = Identity (c) u = Add (s, s) }> y = Tanh (b) }",
+        "{ d = Identity (c) m = Mul (s, h) v = Mul (m, m) w = Sqrt (v) u = Div (w, h) }> y = Tanh (b) }",
+        {"Mul", "Sqrt"},
+        "which overflows",
+    ),
+    "a value that becomes 0 in a body of a body": (
+        "g (float[4] x) => (float[4] y) <int64 n = {3}, bool t = {1}, float h = {0.0001}> { a = Relu (x) "
+        "b = Loop (n, t, a) <body = q (int64 i, bool c, float[4] s) => (bool d, float[4] u) { d = Identity (c) "
+        "u = Loop (n, t, s) <body = r (int64 j, bool e, float[4] p) => (bool f, float[4] o) "
+        "{ f = Identity (e) m = Mul (p, h) v = Mul (m, m) w = Sqrt (v) o = Div (w, h) }> }> y = Tanh (b) }",
+        {"Mul", "Sqrt"},
+        "becomes 0",
+    ),
+    "a mean whose sum overflows in a branch": (
+        "g (float[1,70000] x, bool c) => (float[1,1] y) { a = Exp (x) b = If (c) <then_branch = p () => (float[1,1] u) "
+        "{ u = ReduceMean (a) }, else_branch = q () => (float[1,1] v) { v = ReduceMax (a) }> y = Neg (b) }",
+        {"ReduceMean"},
+        "on the way, which overflows",
+    ),
+    "a sum that is carried": (
+        "g (float[4,8] x) => (float[4,8] y) <int64 n = {200}, bool t = {1}, float h = {0.003}> { a = Relu (x) "
+        "y = Loop (n, t, a) <body = q (int64 i, bool c, float[4,8] s) => (bool d, float[4,8] u) "
+        "{ d = Identity (c) m = Mul (x, h) v = Tanh (m) u = Add (s, v) }> }",
         {"Loop", "Add"},
+        "departs by",
+    ),
+    "a large number that is carried at first": (
+        "g (float[2] x) => (float[2] y) <int64 n = {3}, bool t = {1}, float[2] big = {1e9, 1e9}> { a = Sin (x) "
+        "b = Loop (n, t, big) <body = q (int64 i, bool c, float[2] s) => (bool d, float[2] u) "
+        "{ d = Identity (c) e = Exp (a) u = Min (s, e) }> y = Tanh (b) }",
+        {"Loop"},
+        "its constant 'big' has the element 1e+09",
+    ),
+    "a branch that no input takes": (
+        "g (float[4] x) => (float[4] y) { a = ReduceMax <keepdims = 0> (x) h = Constant <value_float = 1e30> () "
+        "c = Greater (a, h) b = If (c) <then_branch = p () => (float[4] u) { u = Exp (x) }, "
+        "else_branch = q () => (float[4] v) { v = Sin (x) }> y = Neg (b) }",
+        {"Greater", "Exp"},
         "no value was measured",
     ),
 }
@@ -588,6 +623,65 @@ def test_float16_with_io_types_changes_inputs_and_outputs() -> None:
     assert result.report is not None
     assert result.report.verdict is Verdict.WITHIN_BOUND
     assert set(types_of(proto_of(result)).values()) == {"float16"}
+
+
+BODIES: dict[str, str] = {
+    "a Loop": "g (float[4,8] x) => (float[4,8] y, float[3,4,8] s) <int64 n = {3}, bool t = {1}> { a = Relu (x) y, s = "
+    "Loop (n, t, a) <body = q (int64 i, bool c, float[4,8] v) => (bool d, float[4,8] u, float[4,8] w) "
+    "{ d = Identity (c) m = Mul (v, x) u = Sin (m) w = Exp (u) }> }",
+    "a Scan": "g (float[5,2,8] x, float[2,8] h, float[8,8] W) => (float[2,8] y, float[5,2,8] s) { y, s = "
+    "Scan <num_scan_inputs = 1, scan_input_directions = [1], scan_output_directions = [1], "
+    "body = q (float[2,8] a, float[2,8] v) => (float[2,8] o, float[2,8] k) "
+    "{ p = MatMul (a, W) r = Add (p, v) o = Tanh (r) k = Neg (o) }> (h, x) }",
+    "both branches of an If": "g (float[4,8] x, bool c) => (float[4,8] y) { a = Relu (x) y = If (c) "
+    "<then_branch = p () => (float[4,8] u) { u = Exp (a) }, else_branch = q () => (float[4,8] v) { v = Mul (x, a) }> }",
+    "an If in a Loop whose shapes grow": "g (float[1,8] x) => (float[k,8] y) <int64 n = {3}, int64 o = {1}, "
+    "bool t = {1}> { a = Sin (x) y = Loop (n, t, a) <body = q (int64 i, bool c, float[m,8] v) => (bool d, float[l,8] u)"
+    " { d = Identity (c) b = Less (i, o) e = If (b) <then_branch = r () => (float[1,8] f) { f = Exp (a) }, "
+    "else_branch = s () => (float[1,8] g) { g = Neg (a) }> u = Concat <axis = 0> (v, e) }> }",
+}
+
+
+def inner_types(model: onnx.ModelProto) -> set[str]:
+    """Return the element types of the outputs of the graphs in nodes."""
+    graphs = [attribute.g for node in nodes_of(model) for attribute in node.attribute if attribute.HasField("g")]
+    return {type_name(value.type.tensor_type.elem_type) for graph in graphs for value in graph.output}
+
+
+@pytest.mark.parametrize("opset", [9, 13, 17, 21])
+@pytest.mark.parametrize("case", BODIES)
+def test_bodies_and_branches_become_float16(case: str, opset: int) -> None:
+    model = parse_model(HEAD.replace("17", str(opset)) + BODIES[case])
+    result = opshift.convert(model, types=HALF)
+    assert result.report is not None
+    assert result.report.verdict is Verdict.WITHIN_BOUND
+    assert result.plan.wide == {}
+    assert "float" not in inner_types(proto_of(result))
+    rng = np.random.default_rng(1)
+    feeds = {
+        value.name: np.array(True)
+        if value.name == "c"
+        else rng.standard_normal([dim.dim_value for dim in value.type.tensor_type.shape.dim]).astype(np.float32)
+        for value in model.graph.input
+    }
+    for before, after in zip(run(model, [feeds])[0], run(proto_of(result), [feeds])[0], strict=True):
+        assert after.dtype == before.dtype
+        assert distance(before, after).size < 1 / 32
+
+
+@pytest.mark.parametrize(("factor", "why"), [(1e6, "which overflows in float16"), (1e-7, "becomes 0 in float16")])
+def test_an_output_that_its_new_type_does_not_hold_is_refused(factor: float, why: str) -> None:
+    graph = f"g (float[4,8] x) => (float[4,8] y) <float f = {{{factor}}}> {{ a = Tanh (x) y = Mul (a, f) }}"
+    model = parse_model(HEAD + graph)
+    with pytest.raises(UnsupportedError) as caught:
+        opshift.convert(model, types=HALF, io_types=True)
+    refusal = caught.value.refusals[0]
+    assert (refusal.code, refusal.node) == (Code.TYPE, "output 'y'")
+    assert why in refusal.reason
+    assert "--io-types" in refusal.hint
+    result = opshift.convert(model, types=HALF)
+    assert result.report is not None
+    assert result.report.verdict is Verdict.WITHIN_BOUND
 
 
 def test_given_inputs_decide_which_nodes_stay() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import onnx
 import onnx.defs
 
 from opshift.opsets.registry import dialect, own_schemas
+from opshift.opsets.registry.facts import type_name
 from opshift.opsets.registry.own_schemas import DEPRECATED as DEPRECATED
 from opshift.opsets.registry.own_schemas import READ as READ
 
@@ -49,6 +50,19 @@ class Schema:
         if index < len(self.inputs):
             return self.inputs[index]
         return self.inputs[-1] if self.inputs and self.inputs[-1].variadic else None
+
+    def unlike(self, dtypes: Sequence[int | None]) -> str | None:
+        """Return which inputs must have one element type and have two, as far as the types are known."""
+        first: dict[str, tuple[str, int]] = {}
+        for index, dtype in enumerate(dtypes):
+            parameter = self.input(index)
+            if not dtype or parameter is None or not parameter.homogeneous:
+                continue
+            name, other = first.setdefault(parameter.type_variable, (parameter.name, dtype))
+            if other != dtype:
+                kinds = f"tensor({type_name(other)}) and tensor({type_name(dtype)})"
+                return f"its inputs {name!r} and {parameter.name!r} are of one type, and here {kinds}"
+        return None
 
 
 def attribute_value(attribute: onnx.AttributeProto) -> Any:

@@ -358,14 +358,7 @@ def _fits(one: onnx.NodeProto, known: Mapping[str, int], opset: int) -> bool:
     In the bodies of MeanVarianceNormalization-9 and 13 they do not for float16, nor does onnxruntime 1.32.0 load these.
     """
     schema = schema_at("", one.op_type, opset)
-    if schema is None or one.domain:
-        return True
-    bound: dict[str, set[int]] = {}
-    for index, name in enumerate(one.input):
-        parameter = schema.input(index)
-        if parameter is not None and parameter.homogeneous and known.get(name):
-            bound.setdefault(parameter.type_variable, set()).add(known[name])
-    return all(len(types) == 1 for types in bound.values())
+    return schema is None or bool(one.domain) or schema.unlike([known.get(name) for name in one.input]) is None
 
 
 def _misfits(node: Node, opset: int) -> bool:

@@ -307,7 +307,6 @@ def _fault(node: Node, schema: Schema) -> str | None:
         return f"it has {len(node.inputs)} inputs"
     if not raw.min_output <= len(node.used) <= raw.max_output:
         return f"it has {len(node.used)} outputs"
-    bound: dict[str, tuple[str, str]] = {}
     for index, facts in enumerate(node.inputs):
         parameter = schema.input(index)
         if parameter is None:
@@ -316,17 +315,9 @@ def _fault(node: Node, schema: Schema) -> str | None:
             if not parameter.optional and not parameter.variadic:
                 return f"its input {parameter.name!r} is left out"
             continue
-        if not facts.dtype:
-            continue
-        kind = f"tensor({type_name(facts.dtype)})"
-        if kind not in parameter.types:
-            return f"its input {parameter.name!r} is a {kind}"
-        if not parameter.homogeneous:
-            continue
-        other, first = bound.setdefault(parameter.type_variable, (parameter.name, kind))
-        if first != kind:
-            return f"its inputs {other!r} and {parameter.name!r} are of one type, and here {first} and {kind}"
-    return None
+        if facts.dtype and f"tensor({type_name(facts.dtype)})" not in parameter.types:
+            return f"its input {parameter.name!r} is a tensor({type_name(facts.dtype)})"
+    return schema.unlike([None if facts is None else facts.dtype for facts in node.inputs])
 
 
 def _refined(facts: Facts, shape: tuple[Dim, ...] | None) -> Facts:

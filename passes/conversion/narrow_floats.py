@@ -11,12 +11,14 @@ import numpy as np
 import onnx
 
 from opshift.opsets.runtimes import kernels
+from opshift.passes.analysis.known_values import known_values
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.limits import limits
 from opshift.passes.base.options import Options
 from opshift.passes.io import external_data as external
 from opshift.passes.io.reader import Source
 from opshift.passes.rewrite.float_islands import Change, IslandSearch, UnmeasuredError, Values
+from opshift.passes.rewrite.inner_sizes import Key, Sizes, sizes_in, with_sizes
 from opshift.passes.rewrite.type_choice import Types
 
 if TYPE_CHECKING:
@@ -71,14 +73,26 @@ class MeasuredIslands:
                 lacking = _LACKING.search(str(error))
                 raise UnmeasuredError(str(error), lacking[1] if lacking else "") from error
 
-        return IslandSearch(model.graph, asked, change, run).search(model)
+        def measure() -> Sequence[Mapping[Key, Sizes]]:
+            measured = with_sizes(model, known_values(self._shown(model)))
+            try:
+                found = self._values(measured.model, [*measured.rows], feeds)
+            except RejectedError:
+                return ()
+            return [sizes_in(measured.rows, one) for one in found]
+
+        return IslandSearch(model.graph, asked, change, run, measure).search(model)
+
+    def _shown(self, model: onnx.ModelProto) -> onnx.ModelProto:
+        """Return a model whose small constants hold their elements, also those of other files."""
+        return model if self.source.directory is None else external.with_small(model, self.source.files)
 
     def _runnable(self, model: onnx.ModelProto) -> Any:
         from opshift.passes.runtime.ort_models import Runnable
 
         folder = self.source.directory
+        model = self._shown(model)
         if folder is not None:
-            model = external.with_small(model, self.source.files)
             model, folder = external.relocated(model, self.source.files, folder)
         return Runnable(model, directory=folder)
 

@@ -16,6 +16,7 @@ from opshift.opsets.registry.node_traits import rounds
 from opshift.opsets.registry.schema import schema_at
 from opshift.opsets.registry.schema_only import VersionedAttributes
 from opshift.opsets.registry.structural import CAST
+from opshift.opsets.runtimes.profiles import INSTALLED
 from opshift.passes.analysis.departures import bound_of
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits
@@ -95,6 +96,7 @@ def verified(request: Request, planned: Planned, result: Result, options: Option
 def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, options: Options) -> Report:
     """Run both models, and each lowered node against its original."""
     from opshift.passes.proof.verify import verify
+    from opshift.passes.proof.whole_model import SAME
 
     plan, source = planned.plan, request.source
     pairs = [
@@ -138,6 +140,8 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
         save_repro=options.save_repro,
         progress=options.progress,
     )
+    if report.whole.reason == SAME:
+        report = dataclasses.replace(report, whole=_of_copy(report.whole, request, rewritten, folder, options))
     approximated = frozenset(pair.node for pair in pairs if pair.approximate)
     report = with_approximations(report, approximated) if approximated else report
     if unfed and options.verify != "nodes":
@@ -148,6 +152,30 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
     return dataclasses.replace(
         report, whole=_within(original, rewritten, (original_dir, folder), bound, inputs, options)
     )
+
+
+def _of_copy(
+    check: Check, request: Request, rewritten: onnx.ModelProto, folder: Path | None, options: Options
+) -> Check:
+    """Return the check of a model that is what was read.
+
+    It may have been changed before, as the notes say, and not be one that onnxruntime loads, where that is the target.
+    """
+    from opshift.passes.runtime.ort_models import RejectedError, read
+    from opshift.passes.runtime.ort_session import Session
+
+    target = request.legality.target
+    if target is not None and target.name == INSTALLED:
+        source = read(rewritten, folder)
+        try:
+            Session(source, optimised=False, limits=limits.limits(options.timeout, options.memory, (source.proto,)))
+        except RejectedError as error:
+            return dataclasses.replace(
+                check, verdict=Verdict.UNCHECKED, reason=f"onnxruntime does not load it: {error}"
+            )
+    if not request.source.repairs:
+        return check
+    return dataclasses.replace(check, reason="the two models are the same, apart from the changes that the notes name")
 
 
 def _with_files(

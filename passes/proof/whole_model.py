@@ -39,6 +39,9 @@ from opshift.passes.proof.undefined_behavior import UndefinedFilter
 from opshift.passes.proof.whole_inputs import WholeInputs
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, RejectionKind, Runnable
 
+SAME = "the two models are the same, byte for byte"
+"""The reason of a comparison that runs no model."""
+
 _LEAN = 2**30  # bytes of weights from which on one session is open at a time
 
 
@@ -83,7 +86,7 @@ class WholeModels:
         """
         if same(self.before, self.after):
             self._fit()
-            return _check(Verdict.EQUAL, "the two models are the same, byte for byte")
+            return _check(Verdict.EQUAL, SAME)
         mismatch = interface_difference(self.before.proto, self.after.proto)
         if mismatch:
             return _check(Verdict.DIFFERENT, mismatch)

@@ -56,7 +56,7 @@ class Retyped:
     narrowed: frozenset[str] = frozenset()
     """The paths of nodes that compute in narrower floats."""
     narrow: frozenset[str] = frozenset()
-    """The values of the main graph that are narrower floats now."""
+    """The values that are narrower floats now."""
 
 
 def change_types(model: onnx.ModelProto, values: Scope, asked: Types, *, runnable: bool) -> Retyped:
@@ -74,11 +74,11 @@ def change_types(model: onnx.ModelProto, values: Scope, asked: Types, *, runnabl
     choice = TypeChoice(asked, default_opset(model.opset_import) or 1, runnable)
     work = _Retyping(Names(model), asked, choice, _versions(model))
     before = [value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)]
-    stored = work.main(model.graph, values, ranges)
+    work.main(model.graph, values, ranges)
     after = [value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)]
     wide = {where: why for where, why in choice.kept.items() if where not in work.narrowed}
     kinds = {new for old, new in asked.changes.items() if is_narrower(old, new)}
-    narrow = frozenset(name for name, dtype in stored.items() if dtype in kinds)
+    narrow = frozenset(name for name, dtype in work.stored.items() if dtype in kinds)
     return Retyped(
         tuple(work.steps), tuple(choice.refusals), before != after, work.casts, wide, frozenset(work.narrowed), narrow
     )
@@ -112,11 +112,13 @@ class _Retyping:
     """How many Casts were added."""
     narrowed: set[str] = field(default_factory=set)
     """The paths of nodes that compute in narrower floats."""
+    stored: dict[str, int] = field(default_factory=dict)
+    """The element types of values of all graphs that are not, or no longer, what the model declares."""
 
     # --- graphs ---
 
-    def main(self, proto: onnx.GraphProto, scope: Scope, ranges: Ranges) -> Mapping[str, int]:
-        """Change the main graph; its inputs and outputs keep their names. Return the types of values that changed."""
+    def main(self, proto: onnx.GraphProto, scope: Scope, ranges: Ranges) -> None:
+        """Change the main graph; its inputs and outputs keep their names."""
         graph = RetypedGraph(proto, scope, ranges)
         fed = {value.name for value in proto.input}
         graph.constants.update((tensor.name, tensor) for tensor in proto.initializer if tensor.name not in fed)
@@ -133,9 +135,12 @@ class _Retyping:
         for value in proto.output:
             self._output(graph, value)
         self._restore_names(graph)
+        self._finish(graph)
+
+    def _finish(self, graph: RetypedGraph) -> None:
         replace_nodes(graph.proto, graph.nodes)
         retype_values(graph)
-        return graph.stored
+        self.stored |= graph.stored
 
     def _restore_names(self, graph: RetypedGraph) -> None:
         """Give copies of constants the names of the constants, where nothing needs these any more."""
@@ -208,8 +213,7 @@ class _Retyping:
             value.name = held
             if wanted and value.type.tensor_type.elem_type:
                 value.type.tensor_type.elem_type = wanted
-        replace_nodes(graph.proto, graph.nodes)
-        retype_values(graph)
+        self._finish(graph)
 
     def _nodes(self, graph: RetypedGraph, path: str) -> None:
         for index, node in enumerate(graph.proto.node):
@@ -344,35 +348,33 @@ class _Retyping:
         assert schema is not None
         iteration = traits_of(node).iteration
         visit = Visit(node, schema, where, view(node, graph.scope, self.choice.opset))
+        first = iteration.inputs if iteration is not None else len(node.input)
+        states = node.input[first : len(node.input) - self._scanned(node)]
         outputs: list[int | None] = []
-        for name in node.output:
+        for index, name in enumerate(node.output):
             facts = graph.scope.own.get(name) or Facts()
-            wanted = self.asked.changes.get(facts.dtype or 0)
-            if wanted is not None and is_narrower(facts.dtype or 0, wanted):
-                self.choice.kept.setdefault(where, "it holds graphs, in which no value was measured")
-                wanted = None
-            allowed = wanted is not None and f"tensor({type_name(wanted)})" in schema.outputs[-1].types
-            outputs.append(wanted if allowed else facts.dtype)
-            if wanted is not None and allowed and facts.dtype in INTEGERS:
+            dtype = facts.dtype or 0
+            read = states[index] if index < len(states) else ""
+            wanted = self.choice.returns(graph, visit, dtype, self.asked.changes.get(dtype), read)
+            outputs.append(wanted or facts.dtype)
+            if wanted is not None and dtype in INTEGERS:
                 self.choice.check(graph, visit, Place(0, name, schema.outputs[-1], facts, True), wanted)
-            if name and outputs[-1] is not None and facts.dtype in self.asked.changes:
+            if wanted is not None and is_narrower(dtype, wanted):
+                self.narrowed.add(where)
+            if name and dtype in self.asked.changes:
                 graph.stored[name] = outputs[-1] or 0
-        first = iteration.inputs if iteration is not None else 1
         inputs: list[int | None] = [None] * len(node.input)
         for index, name in enumerate(node.input):
             known = graph.scope[name] if name else None
             if known is None or not known.dtype:
                 continue
-            wanted = known.dtype
-            if index >= first:
-                carried = index - first
-                scanned = self._scanned(node)
-                is_state = carried < len(node.input) - first - scanned
-                now = graph.dtype(name)
-                kept = now is None or is_narrower(known.dtype, now)
-                wanted = (outputs[carried] if is_state else wanted if kept else now) or wanted
-            inputs[index] = wanted
-            node.input[index] = self._as(graph, name, wanted)
+            if index < first:
+                inputs[index] = known.dtype
+            elif index < first + len(states):
+                inputs[index] = outputs[index - first] or known.dtype
+            else:
+                inputs[index] = graph.dtype(name)
+            node.input[index] = self._as(graph, name, inputs[index] or known.dtype)
         for attribute, proto in named_subgraphs(node):
             inside = graph.scope.enter(node, attribute), graph.ranges.enter(node, attribute)
             types = GraphTypes((), outputs)
@@ -384,8 +386,8 @@ class _Retyping:
 
     def _scanned(self, node: onnx.NodeProto) -> int:
         iteration = traits_of(node).iteration
-        assert iteration is not None
-        return next((one.i for one in node.attribute if one.name == iteration.scanned), 0) if iteration.scanned else 0
+        scanned = iteration.scanned if iteration is not None else ""
+        return next((one.i for one in node.attribute if scanned and one.name == scanned), 0)
 
 
 def _rename(graph: RetypedGraph, renamed: Mapping[str, str]) -> None:

@@ -2,7 +2,8 @@
 
 A node stays where a value overflows or vanishes in the narrower type, or where it departs further from what the model
 computes than rounding explains. Each round runs the model with the islands found so far. The first nodes that depart
-become islands, or if they are, the nodes before them; in the end the whole model is one island.
+become islands, or if they are, the nodes in their graphs, the last first, and then the nodes before them; in the end
+the whole model is one island.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from opshift.opsets.registry.node_traits import float_traits, integers_of, trait
 from opshift.opsets.registry.traits import Integers, Trait
 from opshift.passes.analysis.departures import bound_of, distance
 from opshift.passes.base.errors import printable
-from opshift.passes.graph.traversal import names_read, node_name
+from opshift.passes.graph.traversal import names_read
+from opshift.passes.rewrite.inner_sizes import Key, Located, Sizes, holds_measured, is_float, located, located_within
 from opshift.passes.rewrite.type_choice import Types, is_narrower
 
 
@@ -34,14 +36,25 @@ class UnmeasuredError(Exception):
         self.operator, self.opens = operator, opens
 
 
+class UnheldError(Exception):
+    """An output of a model has numbers that its new type does not hold; the text has the reason."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        """Take the name of the output and the reason."""
+        super().__init__(reason)
+        self.name = name
+
+
 Values = Mapping[str, npt.NDArray[Any]]
+Measure = Callable[[], Sequence[Mapping[Key, Sizes]]]
+"""Returns how large the values in graphs of nodes of a model are, for each input that is tried."""
 Run = Callable[[onnx.ModelProto, Sequence[str], Collection[str], int], Sequence[Values]]
 """Returns the values of these names of a model, as far as it has them, for each input that is tried, so many times.
 
 Those of other names are rounded, because they are narrower floats.
 """
 Islands = Callable[[onnx.ModelProto, Types, "Change"], Mapping[str, str]]
-"""Searches the islands of a model; raises UnmeasuredError."""
+"""Searches the islands of a model; raises UnmeasuredError and UnheldError."""
 Change = Callable[[Mapping[str, str]], tuple[onnx.ModelProto, frozenset[str], frozenset[str]]]
 """Returns the model with narrower floats but in nodes of these paths.
 
@@ -67,6 +80,7 @@ class IslandSearch:
         asked: the types that are to change.
         change: makes the model with islands.
         run: runs it.
+        measure: measures the values in the graphs of its nodes.
         wide: why nodes are islands, by their paths.
     """
 
@@ -74,17 +88,25 @@ class IslandSearch:
     asked: Types
     change: Change
     run: Run
+    measure: Measure = lambda: ()
     wide: dict[str, str] = field(default_factory=dict)
     depths: dict[str, int] = field(default_factory=dict)
     """How many nodes before another one became islands at once, by its path."""
 
     def search(self, model: onnx.ModelProto) -> Mapping[str, str]:
-        """Return the islands of a model, each with the reason."""
+        """Return the islands of a model, each with the reason.
+
+        Raises:
+            UnmeasuredError: the model does not run.
+            UnheldError: an output is to have a type that does not hold its numbers.
+        """
         names = [name for node in self.graph.node for name in node.output if name]
         found = self.run(model, names, (), 2)
         reference, again = found[: len(found) // 2], found[len(found) // 2 :]
         random = _differing(reference, again)
-        self._beyond(reference, random)
+        sizes = self._sizes(reference)
+        self._check_outputs(sizes)
+        self._beyond(sizes, random)
         fixed = frozenset(self.wide)
         for turn in range(_MOST_ROUNDS):
             changed_model, changed, narrow = self.change(self.wide)
@@ -111,7 +133,7 @@ class IslandSearch:
     ) -> None:
         """Let parts of the islands be narrower again, in order, if nothing departs then: they were found by guesses."""
         names = [name for node in self.graph.node for name in node.output if name]
-        found = [where for where, _ in self._nodes() if where in self.wide and where not in fixed]
+        found = [one.where for one in self._nodes() if one.where in self.wide and one.where not in fixed]
         size = -(-len(found) // _PARTS)
         for start in range(0, len(found), size) if len(found) >= _PARTS else ():
             part = frozenset(found[start : start + size])
@@ -129,41 +151,56 @@ class IslandSearch:
         narrower = [new for old, new in self.asked.changes.items() if is_narrower(old, new)]
         return max(narrower, key=bound_of)
 
-    def _nodes(self) -> Iterator[tuple[str, onnx.NodeProto]]:
-        for index, node in enumerate(self.graph.node):
-            yield f"main/{node_name(node, index)}", node
+    def _nodes(self) -> Iterator[Located]:
+        return located(self.graph, "main")
+
+    def _main(self) -> Iterator[Located]:
+        """Yield the nodes of the main graph alone."""
+        return (one for one in self._nodes() if one.graphs == ("main",))
 
     def _without_kernel(self, error: UnmeasuredError, changed: frozenset[str]) -> dict[str, str]:
         """Return the nodes of an operator that onnxruntime does not have in the narrower type."""
         why = f"onnxruntime has no kernel for {type_name(self._narrow)}"
-        return {where: why for where, node in self._nodes() if where in changed and node.op_type == error.operator}
+        return {one.where: why for one in self._nodes() if one.where in changed and one.node.op_type == error.operator}
 
     # --- what the values alone show ---
 
-    def _beyond(self, reference: Sequence[Values], random: set[str]) -> None:
+    def _sizes(self, reference: Sequence[Values]) -> Sequence[Mapping[Key, Sizes]]:
+        """Return how large the values of all graphs are, for each input."""
+        main = [{("main", name): Sizes.of(array) for name, array in values.items()} for values in reference]
+        inner = self.measure() if any(holds_measured(one.node) for one in self._main()) else ()
+        return [{**one, **more} for one, more in zip(main, inner, strict=True)] if inner else main
+
+    def _beyond(self, sizes: Sequence[Mapping[Key, Sizes]], random: set[str]) -> None:
         """Make islands of nodes with a value that the narrower type does not hold, or whose sums it does not."""
-        info = ml_dtypes.finfo(onnx.helper.tensor_dtype_to_np_dtype(self._narrow))  # type: ignore[no-untyped-call]
-        largest, least = float(info.max), float(info.smallest_normal)
-        for where, node in self._nodes():
-            for name in (*node.input, *node.output):
-                values = [one[name] for one in reference if name in one and _is_float(one[name])]
-                sizes = [np.abs(one[np.isfinite(one)].astype(np.float64)) for one in values]
-                most = max((float(one.max(initial=0.0)) for one in sizes), default=0.0)
-                kind = "input" if name in node.input else "output"
-                if most > largest:
-                    why = f"its {kind} {printable(name)} reaches {most:.6g}, which overflows"
-                elif most > largest / _HEADROOM:
-                    why = f"its {kind} {printable(name)} reaches {most:.6g}, and {_HEADROOM} times that overflows"
-                elif 0 < most < least:
-                    why = f"its {kind} {printable(name)} is {most:.6g} at most, which loses digits or becomes 0"
-                else:
-                    continue
-                self.wide.setdefault(where, f"{why} in {type_name(self._narrow)}")
-            if random.intersection(node.output):
-                self.wide.setdefault(where, "its output is random, and cannot be compared")
-            elif (total := _total(node, reference)) > largest:
-                why = f"it adds up to {total:.6g} on the way, which overflows in {type_name(self._narrow)}"
-                self.wide.setdefault(where, why)
+        ran = {path for one in sizes for (path, name), size in one.items() if not name and size.count}
+        for one in self._nodes():
+            if one.graphs[0] != "main" and one.graphs[0] not in ran:
+                self.wide[one.where] = "it is in the graph of another node, where no value was measured"
+            elif one.graphs[0] == "main" and random.intersection(one.node.output):
+                self.wide[one.where] = "its output is random, and cannot be compared"
+            elif why := self._too_large(one, sizes):
+                self.wide[one.where] = why
+
+    def _check_outputs(self, sizes: Sequence[Mapping[Key, Sizes]]) -> None:
+        """Raise UnheldError if an output that gets a narrower type has numbers which that does not hold."""
+        for value in self.graph.output if self.asked.outer else ():
+            old = value.type.tensor_type.elem_type
+            wanted = self.asked.changes.get(old, old)
+            most = max((one["main", value.name].most for one in sizes if ("main", value.name) in one), default=0.0)
+            if is_narrower(old, wanted) and (why := _unheld(most, wanted, headroom=1)):
+                raise UnheldError(value.name, f"it {why}")
+
+    def _too_large(self, one: Located, sizes: Sequence[Mapping[Key, Sizes]]) -> str | None:
+        """Return which value of a node the narrower type does not hold, if there is one."""
+        for name in filter(None, (*one.node.input, *one.node.output)):
+            most = max((_size(one, name, each).most for each in sizes), default=0.0)
+            if why := _unheld(most, self._narrow, _HEADROOM):
+                return f"its {'input' if name in one.node.input else 'output'} {printable(name)} {why}"
+        total = max((_total(one, each) for each in sizes), default=0.0)
+        if total > _range(self._narrow)[1]:
+            return f"it adds up to {total:.6g} on the way, which overflows in {type_name(self._narrow)}"
+        return None
 
     # --- what a run with the islands shows ---
 
@@ -179,9 +216,10 @@ class IslandSearch:
         """Return the nodes that become islands: the first that depart, or with `every` all of them."""
         more: dict[str, str] = {}
         tainted = set(random)
-        makers = {name: (where, node) for where, node in self._nodes() for name in node.output if name}
+        makers = {name: one for one in self._main() for name in one.node.output if name}
         outputs = {value.name for value in self.graph.output}
-        for where, node in self._nodes():
+        for one in self._main():
+            where, node = one.where, one.node
             after = not tainted.isdisjoint(names_read(node))
             if after:
                 tainted.update(node.output)
@@ -196,7 +234,7 @@ class IslandSearch:
                     continue
                 # Where the nodes just before it do not help, twice as many may.
                 self.depths[where] = depth = 2 * self.depths.get(where, 0) or 1
-                for earlier in _nearest(node, makers, changed, depth):
+                for earlier in _last(one, changed)[:depth] or _nearest(node, makers, changed, depth):
                     more.setdefault(earlier, f"at {where}, which depends on it, {why}")
         return more
 
@@ -212,7 +250,7 @@ class IslandSearch:
                 continue
             if before[name].shape != after[name].shape:
                 return f"{printable(name)} has another shape"
-            if not _is_float(before[name]):
+            if not is_float(before[name]):
                 if decides and not np.array_equal(before[name], after[name]):
                     return f"{printable(name)} differs, which holds no floats"
                 continue
@@ -223,8 +261,22 @@ class IslandSearch:
         return None
 
 
-def _is_float(array: npt.NDArray[Any]) -> bool:
-    return array.dtype in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16)
+def _range(dtype: int) -> tuple[float, float]:
+    """Return the least number with all digits, and the largest one, of a type of floats."""
+    info = ml_dtypes.finfo(onnx.helper.tensor_dtype_to_np_dtype(dtype))  # type: ignore[no-untyped-call]
+    return float(info.smallest_normal), float(info.max)
+
+
+def _unheld(most: float, dtype: int, headroom: int) -> str | None:
+    """Return what a type of floats does to a value whose largest number this is, or would where it is larger."""
+    least, largest = _range(dtype)
+    if most > largest:
+        return f"reaches {most:.6g}, which overflows in {type_name(dtype)}"
+    if most > largest / headroom:
+        return f"reaches {most:.6g}, and {headroom} times that overflows in {type_name(dtype)}"
+    if 0 < most < least:
+        return f"is {most:.6g} at most, which loses digits or becomes 0 in {type_name(dtype)}"
+    return None
 
 
 def _differing(one: Sequence[Values], other: Sequence[Values]) -> set[str]:
@@ -237,8 +289,14 @@ def _differing(one: Sequence[Values], other: Sequence[Values]) -> set[str]:
     }
 
 
+def _last(one: Located, changed: Collection[str]) -> list[str]:
+    """Return the paths of a node and of those in its graphs, the last first, as far as they changed."""
+    outer, *inner = (node.where for node in located_within(one))
+    return [where for where in (outer, *reversed(inner)) if where in changed]
+
+
 def _nearest(
-    node: onnx.NodeProto, makers: Mapping[str, tuple[str, onnx.NodeProto]], changed: frozenset[str], depth: int
+    node: onnx.NodeProto, makers: Mapping[str, Located], changed: Collection[str], depth: int
 ) -> Iterator[str]:
     """Yield the nearest nodes before a node that changed, and those before them, so many one after the other."""
     left = dict.fromkeys(names_read(node), depth)
@@ -247,35 +305,34 @@ def _nearest(
         name = pending.pop(0)
         if name not in makers:
             continue
-        where, earlier = makers[name]
-        more = left[name] - (where in changed)
-        if where in changed:
-            yield where
-        for one in names_read(earlier) if more else ():
+        earlier = makers[name]
+        own = _last(earlier, changed)[: left[name]]
+        yield from own
+        more = left[name] - len(own)
+        for one in names_read(earlier.node) if more else ():
             if left.get(one, 0) < more:
                 left[one] = more
                 pending.append(one)
 
 
-def _total(node: onnx.NodeProto, reference: Sequence[Values]) -> float:
+def _size(one: Located, name: str, sizes: Mapping[Key, Sizes]) -> Sizes:
+    """Return how large a value is that a node reads or makes; nothing if it was not measured."""
+    return next((sizes[graph, name] for graph in one.graphs if (graph, name) in sizes), Sizes())
+
+
+def _total(one: Located, sizes: Mapping[Key, Sizes]) -> float:
     """Return how large the numbers are that a node adds up on the way to its result, of one input.
 
     Sums of products are added up in float by the kernels that matter; a mean divides afterwards, and a variance squares
     before.
     """
+    node = one.node
     traits = float_traits(node)
     if Trait.SUMS not in traits or traits_of(node).factors > 1 or not node.input:
         return 0.0
-    most = 0.0
-    for values in reference:
-        data, made = values.get(node.input[0]), values.get(node.output[0])
-        if data is None or made is None or not data.size or not made.size or not _is_float(data):
-            continue
-        sizes = np.abs(np.where(np.isfinite(data), data, 0).astype(np.float64))
-        if Trait.SQUARES in traits:
-            most = max(most, float(sizes.max()) ** 2)
-        elif integers_of(node) is Integers.SQUARES:
-            most = max(most, float((sizes * sizes).mean()) * data.size / made.size)
-        else:
-            most = max(most, float(sizes.mean()) * data.size / made.size)
-    return most
+    data, made = _size(one, node.input[0], sizes), _size(one, node.output[0], sizes)
+    if not made.count:
+        return 0.0
+    if Trait.SQUARES in traits:
+        return data.most**2
+    return (data.squares if integers_of(node) is Integers.SQUARES else data.total) / made.count

@@ -37,7 +37,7 @@ from opshift.passes.rewrite.fixed_shapes import (
     write_inputs,
     write_values,
 )
-from opshift.passes.rewrite.float_islands import Change, Islands, UnmeasuredError
+from opshift.passes.rewrite.float_islands import Change, Islands, UnheldError, UnmeasuredError
 from opshift.passes.rewrite.folding import fold, foldable, is_any_unused, may_fold
 from opshift.passes.rewrite.quantized_operators import Joined, join
 from opshift.passes.rewrite.sequences import without_sequences
@@ -234,6 +234,9 @@ def _with_types(
             reason = f"narrower floats are chosen by running the model, and onnxruntime does not: {error}".rstrip(".")
             hint = "Give it --inputs that it runs on." if error.opens else _closed(reason)
             return Retyped(refusals=(Refusal(Code.TYPE, "model", "", f"{reason}.", hint),))
+        except UnheldError as error:
+            hint = "Leave --io-types out: the output keeps its type then."
+            return Retyped(refusals=(Refusal(Code.TYPE, f"output {printable(error.name)}", "", f"{error}.", hint),))
     retyped = change_types(work, values, types, runnable=asked.runnable)
     if not retyped.refusals:
         fold(work, known_values(shown(work)), asked.constants)

@@ -138,8 +138,6 @@ class TypeChoice:
         """Return why the floats at a node do not become narrower ones, if they do not."""
         if visit.where in self.asked.wide:
             return self.asked.wide[visit.where]
-        if graph.outer is not None:
-            return "it is in the graph of another node, where no value was measured"
         if (why := _why_large(graph, visit, wanted)) is not None:
             return why
         for attribute in visit.node.attribute:
@@ -147,14 +145,34 @@ class TypeChoice:
             if lost is not None:
                 return f"its {attribute.name} {lost:.6g} becomes 0 or infinity in {type_name(wanted)}"
         for place in places:
-            known = None if place.is_output else graph.constant(place.name)
-            if known is None:
-                continue
-            key = place.name, wanted
-            if key not in self.asked.lost:
-                self.asked.lost[key] = _why_lost(known[1], wanted)
-            if why := self.asked.lost[key]:
-                return f"its constant {printable(place.name)} {why}"
+            if not place.is_output and (why := self._why_lost(graph, place.name, wanted)):
+                return why
+        return None
+
+    def _why_lost(self, graph: RetypedGraph, name: str, wanted: int) -> str | None:
+        """Return what a narrower type of floats does to a value, if that is a constant and it is more than rounding."""
+        known = graph.constant(name)
+        if known is None:
+            return None
+        key = name, wanted
+        if key not in self.asked.lost:
+            self.asked.lost[key] = _why_lost(known[1], wanted)
+        why = self.asked.lost[key]
+        return why and f"its constant {printable(name)} {why}"
+
+    def returns(self, graph: RetypedGraph, visit: Visit, dtype: int, wanted: int | None, read: str) -> int | None:
+        """Return the new type of an output of a node that holds graphs; None if it stays.
+
+        `read` is the value that the node carries from one iteration to the next at first, if it does.
+        """
+        if wanted is None or f"tensor({type_name(wanted)})" not in visit.schema.outputs[-1].types:
+            return None
+        if not is_narrower(dtype, wanted):
+            return wanted
+        why = self.asked.wide.get(visit.where) or (self._why_lost(graph, read, wanted) if read else None)
+        if why is None:
+            return wanted
+        self._keeps(visit, dtype, wanted, why)
         return None
 
     def _holds(self, graph: RetypedGraph, place: Place, wanted: int) -> bool:
@@ -217,7 +235,8 @@ def _why_large(graph: RetypedGraph, visit: Visit, wanted: int) -> str | None:
 
 def _lost(number: float, dtype: int) -> bool:
     """Return whether a number other than 0 becomes 0, or a finite one infinite, in a type of floats."""
-    narrow = float(np.asarray(number).astype(onnx.helper.tensor_dtype_to_np_dtype(dtype)))
+    with np.errstate(over="ignore"):
+        narrow = float(np.asarray(number).astype(onnx.helper.tensor_dtype_to_np_dtype(dtype)))
     return (number != 0 and narrow == 0) or (np.isfinite(number) and not np.isfinite(narrow))
 
 

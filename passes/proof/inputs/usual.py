@@ -86,7 +86,7 @@ def _accepted(
     rejection = ""
     accepted: list[Sequence[Feeds]] = []
     for shape in itertools.islice((one for one in candidates if generator.fits(draft.specs, one)), _TRIED):
-        usual = [draft.usual(rng, shape) for _ in range(_DRAWS)]
+        usual = [_with_both_decisions(draft.usual(rng, shape), turn) for turn in range(_DRAWS)]
         drawn = [{**one, **fixed} for one in (*usual, *_padded(usual[0]))]
         results = session.run_all(drawn)
         good = [feeds for feeds, one in zip(drawn, results, strict=False) if not isinstance(one, RejectedError)]
@@ -97,6 +97,13 @@ def _accepted(
             break
     accepted.sort(key=lambda feeds: sum(np.size(value) for value in feeds[0].values()))
     return [feeds for good in accepted[-_SHAPES:] for feeds in good], rejection
+
+
+def _with_both_decisions(feeds: Feeds, turn: int) -> Feeds:
+    """Return inputs whose single truth values alternate from turn to turn: a branch that never runs is not measured."""
+    decisions = [name for name, value in feeds.items() if np.size(value) == 1 and np.asarray(value).dtype == bool]
+    chosen = {name: np.full_like(feeds[name], (turn + place) % 2 == 0) for place, name in enumerate(decisions)}
+    return {**feeds, **chosen}
 
 
 def _padded(feeds: Feeds) -> tuple[Feeds, ...]:
