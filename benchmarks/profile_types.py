@@ -19,7 +19,7 @@ import onnx
 from static_models import CASES, Shapes, fetched
 
 import opshift
-from opshift.passes.conversion import planning, request
+from opshift.passes.conversion import plan_search, request
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 TARGETS = ("rknn", "webnn", "coreml", "qnn", "webgpu", "tensorrt-8")
@@ -48,7 +48,7 @@ def by_types(plan: opshift.Plan) -> int:
 def counts(model: onnx.ModelProto, shapes: Shapes | None, target: str) -> tuple[int, int]:
     """Return how many nodes are refused because of element types, before and after."""
     with (
-        mock.patch.object(planning, "retyped", return_value=None),
+        mock.patch.object(plan_search, "retyped", return_value=None),
         mock.patch.object(request, "types_for", return_value={}),
     ):
         before = opshift.plan(model, target=target, input_shapes=shapes)

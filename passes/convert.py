@@ -14,7 +14,7 @@ from opshift.passes.base.arguments import Progress
 from opshift.passes.base.errors import UnsupportedError
 from opshift.passes.base.options import Options
 from opshift.passes.base.results import Plan
-from opshift.passes.conversion.planning import plan_nearest
+from opshift.passes.conversion.plan_search import plan_nearest
 from opshift.passes.conversion.request import Request, assumed, read_request
 from opshift.passes.conversion.result import Result
 from opshift.passes.conversion.rewriting import rewrite

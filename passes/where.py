@@ -27,7 +27,7 @@ from opshift.passes.base.errors import UnsupportedError, UsageError, printable
 from opshift.passes.base.options import Options
 from opshift.passes.base.results import Code, Refusal
 from opshift.passes.conversion.plan_cache import PlanCache
-from opshift.passes.conversion.planning import plan_nearest, possible_somewhere, refused_places
+from opshift.passes.conversion.plan_search import plan_nearest, possible_somewhere, refused_places
 from opshift.passes.conversion.request import read_source, request_of
 from opshift.passes.conversion.result import Result
 from opshift.passes.conversion.rewriting import rewrite

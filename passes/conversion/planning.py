@@ -1,143 +1,33 @@
-"""Plan a conversion, or return the reason why it is impossible."""
+"""Plan a request: infer what the nodes need, and choose a change for each of them."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import starmap
+from collections.abc import Collection, Mapping
 
 import onnx
 
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.schema import OLDEST
 from opshift.opsets.registry.structural import IF, LOOP, SCAN
-from opshift.opsets.runtimes import kernels
-from opshift.passes.analysis.known_values import known_values
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits
 from opshift.passes.base.arguments import Progress
-from opshift.passes.base.errors import InvalidModelError, UsageError
-from opshift.passes.base.options import Options
 from opshift.passes.base.results import Code, Plan, Refusal
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
-from opshift.passes.conversion.example_sizes import ExampleSizes, makes_nothing
 from opshift.passes.conversion.request import (
     Request,
-    prepare_model,
-    refused,
-    report_stage,
-    retyped,
     wanted_ir_version,
-    without_checks,
 )
-from opshift.passes.graph import traversal
 from opshift.passes.io import external_data as external
 from opshift.passes.rewrite.edits import Planned
-from opshift.passes.rewrite.fixed_shapes import dynamic, input_shapes, shape_option
 from opshift.passes.rewrite.groups import rewrite_groups
-from opshift.passes.rewrite.planner import Analysis, FirstRefusalError, Focus, Planner, too_old
+from opshift.passes.rewrite.planner import Analysis, Focus, Planner, too_old
 from opshift.passes.rewrite.prepare import Prepared
-from opshift.passes.runtime.constant_nodes import ConstantNodes
-
-_ELSEWHERE = 10.0
-"""The time limit in seconds for other opsets of a target, if a model cannot be converted to the nearest one."""
 
 
-_GUESSES = (64, 224, 640, 32, 1)
-"""Trial sizes for dims other than the first, to find out whether fixed shapes would solve the refusals."""
-
-
-def plan_nearest(request: Request, options: Options) -> tuple[Request, Planned]:
-    """Plan for the requested opset; if a target has several opsets, for the nearest one with a plan.
-
-    Raises:
-        UnsupportedError: the model cannot be converted.
-    """
-    report_stage(options.progress, "plan")
-    request, planned = _first_possible(request, options.progress, options.timeout)
-    if request.legality.target is not None and not planned.plan.possible:
-        request, planned = _with_other_types(request, planned, options)
-    made = dataclasses.replace(_with_preparation(planned.plan, request.prepared), quantized=options.quantized or "")
-    planned = dataclasses.replace(planned, plan=made)
-    if not planned.plan.possible:
-        raise refused(without_checks(request), planned.plan, _cured(request, planned.plan, options))
-    return request, planned
-
-
-def _first_possible(request: Request, progress: Progress | None, timeout: float | None) -> tuple[Request, Planned]:
-    planned = _planned(request, progress, timeout)
-    if planned.plan.possible or not request.others:
-        return request, planned
-    left = limits.Deadline(_ELSEWHERE)
-    doubtful = refused_places(request.model, planned.plan.refusals)
-    for opset in request.others:
-        again = request.at(opset)
-        if not left.left() or not is_possible(again, left.left(), doubtful):
-            continue
-        if (other := _planned(again, None, left.left(), hinting=False)).plan.possible:
-            return again, other
-    return request, planned
-
-
-_RETYPED = 4
-"""The maximum number of plans that change further element types: each lowers nodes that the earlier ones refused."""
-
-
-def _with_other_types(request: Request, planned: Planned, options: Options) -> tuple[Request, Planned]:
-    """Plan with other element types at nodes refused for theirs, while this reduces the refused nodes."""
-    for _ in range(_RETYPED):
-        refused = frozenset(one.node for one in planned.plan.refusals if one.code is not Code.LIMIT)
-        evaluate = ConstantNodes(request.model) if kernels.installed() else None
-        values = known_values(_shown(request, ()), evaluate) if refused else None
-        again = None if values is None else retyped(request, values, refused)
-        if again is None:
-            break
-        found = _planned(again, options.progress, options.timeout, hinting=False)
-        if len(found.plan.refusals) >= len(planned.plan.refusals):
-            break
-        request, planned = again, found
-    return request, planned
-
-
-def refused_places(model: onnx.ModelProto, refusals: Sequence[Refusal]) -> frozenset[int]:
-    """Return the main graph's indices of the first refused nodes, or of the nodes that contain them."""
-    return _places(model, tuple(dict.fromkeys(one.node for one in refusals))[:_DOUBTFUL])
-
-
-def _places(model: onnx.ModelProto, paths: Sequence[str]) -> frozenset[int]:
-    """Return the main graph's indices of the nodes with these paths, or of the nodes that contain them."""
-    # A node's name may contain dots, so each prefix of a path that ends at a dot may be the node's name.
-    wanted = {path[:end] for path in paths for end in (*_dots(path), len(path))}
-    nodes = enumerate(model.graph.node)
-    return frozenset(place for place, node in nodes if f"main/{traversal.node_name(node, place)}" in wanted)
-
-
-def _dots(path: str) -> Iterator[int]:
-    return (place for place, character in enumerate(path) if character == ".")
-
-
-_DOUBTFUL = 20
-"""The number of refusals that are checked first at other opsets: usually one of them is refused there too."""
-
-
-def is_possible(request: Request, timeout: float | None, doubtful: frozenset[int]) -> bool:
-    """Return whether there is a plan; stop at the first refusal, and check doubtful nodes first."""
-    try:
-        return _planned(request, None, timeout, hinting=False, focus=Focus(doubtful)).plan.possible
-    except FirstRefusalError:
-        return False
-
-
-def possible_somewhere(request: Request, doubtful: frozenset[int]) -> bool:
-    """Return whether there is a plan for any opset of the target."""
-    if request.prepared.refusals:
-        return False
-    requests = (request, *map(request.at, request.others))
-    return any(is_possible(one, None, doubtful) for one in requests)
-
-
-def _planned(
+def plan_request(
     request: Request,
     progress: Progress | None,
     timeout: float | None,
@@ -145,6 +35,13 @@ def _planned(
     hinting: bool = True,
     focus: Focus | None = None,
 ) -> Planned:
+    """Return the changes that a request needs, or the refusals.
+
+    `focus` restricts the plan to some nodes, `hinting` looks for fixes of the refused ones.
+
+    Raises:
+        FirstRefusalError: with a focus, a node is refused.
+    """
     own = default_opset(request.source.model.opset_import) or 1
     old = [too_old(request.legality.opset)] if request.legality.opset < OLDEST else []
     decompose = tuple(sorted(request.legality.decompose))
@@ -154,7 +51,7 @@ def _planned(
     deadline = limits.Deadline(limits.LEAST_TIME if timeout is None else timeout)
     source = request.source
     lost = _constants(request)
-    view = request.known.view(request.model, bool(lost), lambda: _shown(request, lost))
+    view = request.known.view(request.model, bool(lost), lambda: shown(request, lost))
     model = view.shown
     analysis = Analysis(source.bodies, source.static, source.inferred) if model is source.model else None
     planner = Planner(
@@ -184,7 +81,7 @@ def _constants(request: Request) -> list[str]:
     return [] if request.keep_initializers_as_inputs and wanted >= DEFAULTS else overridable(request.model)
 
 
-def _shown(request: Request, lost: Collection[str]) -> onnx.ModelProto:
+def shown(request: Request, lost: Collection[str]) -> onnx.ModelProto:
     """Return the model as planners see it: with small external weights, and without inputs that callers cannot feed."""
     model = external.with_small(request.model, request.source.files)
     if not lost:
@@ -195,7 +92,7 @@ def _shown(request: Request, lost: Collection[str]) -> onnx.ModelProto:
     return model
 
 
-def _with_preparation(plan: Plan, prepared: Prepared) -> Plan:
+def with_preparation(plan: Plan, prepared: Prepared) -> Plan:
     """Add the steps of the preparation to a plan."""
     refusals = (*prepared.refusals, *(_explained(one, prepared.kept) for one in plan.refusals))
     return dataclasses.replace(
@@ -223,38 +120,3 @@ def _explained(refusal: Refusal, kept: Mapping[str, Reason]) -> Refusal:
         fix = f"Make {what} constant in the model."
     hint = refusal.hint if "opset" in refusal.hint or "--decompose" in refusal.hint else fix
     return dataclasses.replace(refusal, reason=f"{cause}, and {why}.", hint=hint)
-
-
-def _is_in_main(path: str) -> bool:
-    return path.startswith("main/")
-
-
-def _cured(request: Request, plan: Plan, options: Options) -> tuple[Refusal, ...]:
-    """Return the refusals of a plan, with another hint for refusals that fixed input shapes would avoid."""
-    if any(one.code is Code.LIMIT for one in plan.refusals):
-        return plan.refusals  # out of time
-    shapes = input_shapes(request.model)
-    if any(shape is None for shape in shapes.values()) or not any(dynamic(shapes)):
-        return plan.refusals
-    left = limits.Deadline(_ELSEWHERE)
-    examples = ExampleSizes(request.model, shapes)
-    for sizes in map(examples.of, _GUESSES):
-        try:
-            sized = dataclasses.replace(options, input_shapes=sizes)
-            prepared = prepare_model(request.source, request.legality, sized, request.known)
-            if makes_nothing(prepared.model, request.model):
-                continue
-            again = dataclasses.replace(request, prepared=prepared)
-            # Other nodes do not matter here, and a long loop may be unrolled to many.
-            paths = [one.node for one in plan.refusals]
-            only = Focus(_places(again.model, paths), alone=True) if all(map(_is_in_main, paths)) else None
-            planned = _planned(again, None, max(left.left(), 1.0), hinting=False, focus=only)
-        except (UsageError, InvalidModelError):  # the model, or one of its nodes, does not accept these shapes
-            continue
-        remaining = {one.node for one in planned.plan.refusals}
-        hint = f"Fix its dynamic inputs, such as with {' '.join(starmap(shape_option, sizes.items()))}."
-        return tuple(
-            one if one.node in remaining or one in prepared.refusals else dataclasses.replace(one, hint=hint)
-            for one in plan.refusals
-        )
-    return plan.refusals

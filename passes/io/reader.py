@@ -45,6 +45,8 @@ LIMIT = 2**31 - 1
 class Source:
     """A model as it was passed; `model` and `given` must not be modified.
 
+    Rewriting takes over the `model` of a large file, and goes on with a source whose model has no weights.
+
     A model that was read from a file of more than 64 MiB has spans in place of large weights, see `external_data.Span`.
     `directory` is the folder of relative external data, None for a model in memory. `path` is the absolute path of the
     model's file. `given` is the caller's object, unless it is a path. `stamp` identifies the state of the file that was

@@ -1,0 +1,166 @@
+"""Look for a plan: at other opsets of a target, with other element types, and with fixed shapes for a hint.
+
+Preparing and planning are functions of a request, and are called as often as there are requests to try.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from itertools import starmap
+
+import onnx
+
+from opshift.opsets.runtimes import kernels
+from opshift.passes.analysis.known_values import known_values
+from opshift.passes.base import limits
+from opshift.passes.base.arguments import Progress
+from opshift.passes.base.errors import InvalidModelError, UsageError
+from opshift.passes.base.options import Options
+from opshift.passes.base.results import Code, Plan, Refusal
+from opshift.passes.conversion.example_sizes import ExampleSizes, makes_nothing
+from opshift.passes.conversion.planning import plan_request, shown, with_preparation
+from opshift.passes.conversion.request import (
+    Request,
+    prepare_model,
+    refused,
+    report_stage,
+    retyped,
+    without_checks,
+)
+from opshift.passes.graph import traversal
+from opshift.passes.rewrite.edits import Planned
+from opshift.passes.rewrite.fixed_shapes import dynamic, input_shapes, shape_option
+from opshift.passes.rewrite.planner import FirstRefusalError, Focus
+from opshift.passes.runtime.constant_nodes import ConstantNodes
+
+_ELSEWHERE = 10.0
+"""The time limit in seconds for other opsets of a target, if a model cannot be converted to the nearest one."""
+
+
+_GUESSES = (64, 224, 640, 32, 1)
+"""Trial sizes for dims other than the first, to find out whether fixed shapes would solve the refusals."""
+
+
+def plan_nearest(request: Request, options: Options) -> tuple[Request, Planned]:
+    """Plan for the requested opset; if a target has several opsets, for the nearest one with a plan.
+
+    Raises:
+        UnsupportedError: the model cannot be converted.
+    """
+    report_stage(options.progress, "plan")
+    request, planned = _first_possible(request, options.progress, options.timeout)
+    if request.legality.target is not None and not planned.plan.possible:
+        request, planned = _with_other_types(request, planned, options)
+    made = dataclasses.replace(with_preparation(planned.plan, request.prepared), quantized=options.quantized or "")
+    planned = dataclasses.replace(planned, plan=made)
+    if not planned.plan.possible:
+        raise refused(without_checks(request), planned.plan, _cured(request, planned.plan, options))
+    return request, planned
+
+
+def _first_possible(request: Request, progress: Progress | None, timeout: float | None) -> tuple[Request, Planned]:
+    planned = plan_request(request, progress, timeout)
+    if planned.plan.possible or not request.others:
+        return request, planned
+    left = limits.Deadline(_ELSEWHERE)
+    doubtful = refused_places(request.model, planned.plan.refusals)
+    for opset in request.others:
+        again = request.at(opset)
+        if not left.left() or not is_possible(again, left.left(), doubtful):
+            continue
+        if (other := plan_request(again, None, left.left(), hinting=False)).plan.possible:
+            return again, other
+    return request, planned
+
+
+_RETYPED = 4
+"""The maximum number of plans that change further element types: each lowers nodes that the earlier ones refused."""
+
+
+def _with_other_types(request: Request, planned: Planned, options: Options) -> tuple[Request, Planned]:
+    """Plan with other element types at nodes refused for theirs, while this reduces the refused nodes."""
+    for _ in range(_RETYPED):
+        refused = frozenset(one.node for one in planned.plan.refusals if one.code is not Code.LIMIT)
+        evaluate = ConstantNodes(request.model) if kernels.installed() else None
+        values = known_values(shown(request, ()), evaluate) if refused else None
+        again = None if values is None else retyped(request, values, refused)
+        if again is None:
+            break
+        found = plan_request(again, options.progress, options.timeout, hinting=False)
+        if len(found.plan.refusals) >= len(planned.plan.refusals):
+            break
+        request, planned = again, found
+    return request, planned
+
+
+def refused_places(model: onnx.ModelProto, refusals: Sequence[Refusal]) -> frozenset[int]:
+    """Return the main graph's indices of the first refused nodes, or of the nodes that contain them."""
+    return _places(model, tuple(dict.fromkeys(one.node for one in refusals))[:_DOUBTFUL])
+
+
+def _places(model: onnx.ModelProto, paths: Sequence[str]) -> frozenset[int]:
+    """Return the main graph's indices of the nodes with these paths, or of the nodes that contain them."""
+    # A node's name may contain dots, so each prefix of a path that ends at a dot may be the node's name.
+    wanted = {path[:end] for path in paths for end in (*_dots(path), len(path))}
+    nodes = enumerate(model.graph.node)
+    return frozenset(place for place, node in nodes if f"main/{traversal.node_name(node, place)}" in wanted)
+
+
+def _dots(path: str) -> Iterator[int]:
+    return (place for place, character in enumerate(path) if character == ".")
+
+
+_DOUBTFUL = 20
+"""The number of refusals that are checked first at other opsets: usually one of them is refused there too."""
+
+
+def is_possible(request: Request, timeout: float | None, doubtful: frozenset[int]) -> bool:
+    """Return whether there is a plan; stop at the first refusal, and check doubtful nodes first."""
+    try:
+        return plan_request(request, None, timeout, hinting=False, focus=Focus(doubtful)).plan.possible
+    except FirstRefusalError:
+        return False
+
+
+def possible_somewhere(request: Request, doubtful: frozenset[int]) -> bool:
+    """Return whether there is a plan for any opset of the target."""
+    if request.prepared.refusals:
+        return False
+    requests = (request, *map(request.at, request.others))
+    return any(is_possible(one, None, doubtful) for one in requests)
+
+
+def _is_in_main(path: str) -> bool:
+    return path.startswith("main/")
+
+
+def _cured(request: Request, plan: Plan, options: Options) -> tuple[Refusal, ...]:
+    """Return the refusals of a plan, with another hint for refusals that fixed input shapes would avoid."""
+    if any(one.code is Code.LIMIT for one in plan.refusals):
+        return plan.refusals  # out of time
+    shapes = input_shapes(request.model)
+    if any(shape is None for shape in shapes.values()) or not any(dynamic(shapes)):
+        return plan.refusals
+    left = limits.Deadline(_ELSEWHERE)
+    examples = ExampleSizes(request.model, shapes)
+    for sizes in map(examples.of, _GUESSES):
+        try:
+            sized = dataclasses.replace(options, input_shapes=sizes)
+            prepared = prepare_model(request.source, request.legality, sized, request.known)
+            if makes_nothing(prepared.model, request.model):
+                continue
+            again = dataclasses.replace(request, prepared=prepared)
+            # Other nodes do not matter here, and a long loop may be unrolled to many.
+            paths = [one.node for one in plan.refusals]
+            only = Focus(_places(again.model, paths), alone=True) if all(map(_is_in_main, paths)) else None
+            planned = plan_request(again, None, max(left.left(), 1.0), hinting=False, focus=only)
+        except (UsageError, InvalidModelError):  # the model, or one of its nodes, does not accept these shapes
+            continue
+        remaining = {one.node for one in planned.plan.refusals}
+        hint = f"Fix its dynamic inputs, such as with {' '.join(starmap(shape_option, sizes.items()))}."
+        return tuple(
+            one if one.node in remaining or one in prepared.refusals else dataclasses.replace(one, hint=hint)
+            for one in plan.refusals
+        )
+    return plan.refusals
