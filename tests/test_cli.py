@@ -256,7 +256,7 @@ USAGE = [
     (["convert", "in.onnx", "in.onnx", "--opset", "11"], "in.onnx is the model itself"),
     (["convert", "in.onnx", "no/out.onnx", "--opset", "11"], "no/out.onnx: there is no folder 'no'"),
     (["convert", "in.onnx", "out.onnx", "--in-place", "--opset", "11"], "--in-place is for one model"),
-    (["convert", "a.onnx", "b.onnx", "c.onnx", "--opset", "11"], "for 3 models: give -o FOLDER"),
+    (["convert", "a.onnx", "b.onnx", "c.onnx", "--opset", "11"], "for 3 models: add -o FOLDER"),
     (["convert", "in.onnx", "-", "-o", "out", "--opset", "11"], "is one model: give it alone"),
     (["convert", "in.onnx", "a.onnx", "-o", "link.onnx", "--opset", "11"], "is one model, and 2 are given"),
     (["convert", "in.onnx", "out.onnx", "--opset", "newest"], "a whole number is needed, not 'newest'"),

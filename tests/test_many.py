@@ -705,7 +705,7 @@ NOT_FOUND = [
     ("zoo", "zoo", "is one of the models"),
     ("zoo", "alias", "is one of the models"),
     ("zoo/*/../a.onnx", "zoo", "is one of the models"),
-    ("zoo/d*/../../other/*", "out", "is outside of"),
+    ("zoo/d*/../../other/*", "out", "is outside"),
 ]
 
 
@@ -848,7 +848,7 @@ def test_a_bar_on_a_terminal(zoo: Path) -> None:
 
 USAGE = [
     (["convert", "zoo", "--in-place", "--opset", "12"], "--in-place is for one model"),
-    (["convert", "zoo", "--opset", "12"], "give -o FOLDER"),
+    (["convert", "zoo", "--opset", "12"], "add -o FOLDER"),
     (["convert", "zoo", "-o", "zoo/a.onnx", "--opset", "12"], "is not a folder"),
     (["convert", "zoo", "-o", "out", "--opset", "12", "--jobs", "0"], "at least one model"),
     (["convert", "zoo", "-o", "out", "--opset", "12", "--jobs", "-1"], "a whole number"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import faulthandler
 import importlib.machinery
 import importlib.util
-import os
 import signal
 import struct
 import sys
@@ -156,47 +155,20 @@ def _end_in(seconds: float) -> None:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _limit(name: str, size: int) -> None:
-    """Set a limit of this process, where the system has it; the highest it may have stays as it is."""
-    try:
-        import resource
-
-        limit = getattr(resource, name)
-        _, most = resource.getrlimit(limit)
-        resource.setrlimit(limit, (size if most == resource.RLIM_INFINITY else min(size, most), most))
-    except (ImportError, AttributeError, ValueError, OSError):
-        pass
-
-
-def _prefer_for_oom_kill() -> None:
-    """Have Linux end this process, and not the one that it serves, where memory runs out."""
-    try:
-        file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-        os.write(file, b"1000")
-        os.close(file)
-    except OSError:
-        pass
-
-
-def main(library: str, own_schemas: str, confine: str) -> None:
+def main(library: str, own_schemas: str, limits: str) -> None:
     """Answer requests: seconds and bytes of memory that a call may take, its name, and its arguments.
 
-    The paths are those of onnx's extension module and of the two modules beside this one.
+    The paths are those of onnx's extension module, of own_schemas.py and of sandbox.py.
     """
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.dup2(nothing, 1)  # what C++ prints must not come between the answers
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches opshift, which ends this
-    _limit("RLIMIT_CORE", 0)
-    _prefer_for_oom_kill()
+    sandbox = _loaded("sandbox", limits)
+    requests, answers = sandbox.streams()
+    sandbox.prefer_for_oom_kill()
     onnx = _loaded("onnx.onnx_cpp2py_export", library)
     for schema in _loaded("own_schemas", own_schemas).schemas(onnx.defs):
         onnx.defs.set_domain_to_version(schema.domain, schema.since_version, schema.since_version)
         onnx.defs.register_schema(schema)
-    limits = _loaded("confine", confine)
-    limits.files()
-    limits.calls()
+    sandbox.files()
+    sandbox.calls()
     calls = Calls(onnx)
     memory = 0
     while True:
@@ -205,7 +177,7 @@ def main(library: str, own_schemas: str, confine: str) -> None:
         except (EOFError, ProtocolError):
             return
         if memory != int(most):
-            _limit("RLIMIT_DATA", memory := int(most))
+            sandbox.limit("RLIMIT_DATA", memory := int(most))
         _end_in(float(seconds))
         answer = _answer(getattr(calls, name.decode()), arguments)
         _end_in(0)

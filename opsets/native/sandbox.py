@@ -7,8 +7,14 @@ where a system does not offer a step, the process runs without.
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import sys
 from collections.abc import Mapping
+
+TYPE_CHECKING = False  # importing typing takes as long as onnx does
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 TELEMETRY = "ORT_DISABLE_TELEMETRY"
 """The variable that turns off the telemetry of onnxruntime, where it is set before that is imported."""
@@ -34,6 +40,38 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
         if name.upper() in _KEPT or name.upper().startswith(_KEPT_PREFIXES)
     }
     return {**kept, TELEMETRY: "1"}
+
+
+def streams() -> tuple[BinaryIO, BinaryIO]:
+    """Return standard input and output under other numbers, so that nothing else reads requests or prints answers.
+
+    Ctrl-C is ignored: it reaches opshift, which ends this process. A crash leaves no core file.
+    """
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    limit("RLIMIT_CORE", 0)
+    return requests, answers
+
+
+def limit(name: str, size: int) -> None:
+    """Set a limit of this process, where the system has it, to a size or to the highest that is permitted."""
+    with contextlib.suppress(ImportError, AttributeError, ValueError, OSError):
+        import resource
+
+        number = getattr(resource, name)
+        _, most = resource.getrlimit(number)
+        resource.setrlimit(number, (size if most == resource.RLIM_INFINITY else min(size, most), most))
+
+
+def prefer_for_oom_kill() -> None:
+    """Have Linux end this process, and not the one that it serves, where memory runs out."""
+    with contextlib.suppress(OSError):
+        file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(file, b"1000")
+        os.close(file)
 
 
 def files() -> None:

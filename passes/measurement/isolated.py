@@ -8,8 +8,6 @@ import importlib.util
 import os
 import pickle
 import pkgutil
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +19,7 @@ import numpy as np
 from opshift.opsets.registry.schema import NEWEST, OLDEST
 from opshift.passes.base.errors import UsageError
 from opshift.passes.measurement import adapters
+from opshift.passes.runtime.child import Child, channel
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -79,7 +78,7 @@ class Isolated:
         """Start nothing yet; `adapter` is a name or a Python file, `timeout` the seconds for one model."""
         self.adapter, self.timeout = adapter, timeout
         self._environment = getattr(load_adapter(adapter), "ENVIRONMENT", {})
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
 
     def run(self, model: bytes, inputs: Arrays) -> dict[str, Array]:
         """Return the outputs by name.
@@ -88,23 +87,15 @@ class Isolated:
             RefusedError: the runtime does not load the model, or does not run it.
             ImportError: the runtime itself cannot be loaded.
         """
-        if self._process is None:
-            code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({self.adapter!r})"
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", code],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, **self._environment},
-            )
-        given, answers = self._process.stdin, self._process.stdout
-        assert given is not None
-        assert answers is not None
-        late = threading.Timer(self.timeout, self._process.kill)
+        if self._child is None:
+            environment = {**os.environ, **self._environment}
+            self._child = Child("measurement.isolated", self.adapter, environment=environment)
+        late = threading.Timer(self.timeout, self._child.process.kill)
         late.start()
         try:
-            pickle.dump((model, dict(inputs)), given)
-            given.flush()
-            done, answer = pickle.load(answers)
+            pickle.dump((model, dict(inputs)), self._child.requests)
+            self._child.requests.flush()
+            done, answer = self._child.receive()
         except (EOFError, OSError):
             self.close()
             raise RefusedError("its process ended, or took too long") from None
@@ -119,10 +110,11 @@ class Isolated:
 
     def close(self) -> None:
         """End the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-        self._process = None
+        if self._child is not None:
+            self._child.process.kill()
+            self._child.process.wait()
+            self._child.close()
+        self._child = None
 
 
 def alike(found: Array, wanted: Array) -> bool:
@@ -143,12 +135,9 @@ def alike(found: Array, wanted: Array) -> bool:
     return bool(np.allclose(one, other, rtol=rtol, atol=1e-5 + 2.0**-20 * largest, equal_nan=True))
 
 
-def main(adapter: str) -> None:
+def main(mark: bytes, adapter: str) -> None:
     """Answer requests until the input ends; the runtime's own output is discarded."""
-    asked, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(nothing, stream)
+    asked, answers = channel(mark)
     run = load_adapter(adapter).run
     with contextlib.suppress(EOFError):
         while True:

@@ -13,13 +13,13 @@ import queue
 import subprocess
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from opshift.opsets.native import sandbox
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.limits import Limits
-from opshift.passes.runtime import process_pool
+from opshift.passes.runtime.child import Child, how_it_ended
 from opshift.passes.runtime.ort_models import Array, Feeds, RejectedError, RejectionKind
 from opshift.passes.runtime.ort_worker import Part
 
@@ -163,19 +163,18 @@ class Worker:
             thread.join(_PATIENCE)
 
     def _begin(self, memory: int | None) -> None:
-        mark = f"opshift {uuid.uuid4()}"
         try:
-            process = process_pool.started("runtime.ort_worker", memory, mark)
+            child = Child("runtime.ort_worker", memory, environment=sandbox.environment(os.environ))
         except OSError as error:
             raise UsageError(f"No child process can be started to run models in: {error}.") from error
-        self._process, self._memory = process, memory
+        self._process, self._memory = child.process, memory
         self._requests, self._replies = queue.SimpleQueue(), queue.SimpleQueue()
         self.start = (self.start[0], self.start[1] + 1)
         self._fed.clear()
         self._before = self.seconds
         self._threads = (
-            threading.Thread(target=_collect, args=(process, mark.encode(), self._replies), daemon=True),
-            threading.Thread(target=_deliver, args=(process, self._requests, self._replies), daemon=True),
+            threading.Thread(target=_collect, args=(child, self._replies), daemon=True),
+            threading.Thread(target=_deliver, args=(child, self._requests, self._replies), daemon=True),
         )
         for thread in self._threads:
             thread.start()
@@ -247,35 +246,27 @@ class Worker:
 _Replies = queue.SimpleQueue[tuple[int | None, str, Any, float] | Exception | None]
 
 
-def _collect(process: subprocess.Popen[bytes], mark: bytes, replies: _Replies) -> None:
-    """Hand on what a child answers, and None when it has ended.
-
-    The answers come after a line that nobody else writes: what Python prints before, in a sitecustomize.py, is none.
-    """
-    assert process.stdout is not None
-    with process.stdout as stream, contextlib.suppress(Exception):  # bytes that are no pickle raise anything
-        for line in stream:
-            while line.rstrip() == mark:
-                replies.put(pickle.load(stream))
+def _collect(child: Child, replies: _Replies) -> None:
+    """Hand on what a child answers, and None when it has ended."""
+    with child.answers, contextlib.suppress(Exception):  # bytes that are no pickle raise anything
+        while True:
+            replies.put(child.receive())
     replies.put(None)
 
 
-def _deliver(
-    process: subprocess.Popen[bytes], requests: queue.SimpleQueue[tuple[Any, ...] | None], replies: _Replies
-) -> None:
+def _deliver(child: Child, requests: queue.SimpleQueue[tuple[Any, ...] | None], replies: _Replies) -> None:
     """Send requests to a child: one that hangs, and reads no more, holds up nothing but this thread."""
-    assert process.stdin is not None
     try:
         while (request := requests.get()) is not None:
-            pickle.dump(request, process.stdin, protocol=5)
-            process.stdin.flush()
+            pickle.dump(request, child.requests, protocol=5)
+            child.requests.flush()
     except OSError:
         pass  # it has ended, which the answer tells
     except Exception as error:  # what cannot be pickled may raise anything
         replies.put(error)
     finally:
         with contextlib.suppress(OSError):
-            process.stdin.close()
+            child.requests.close()
 
 
 def _size(feeds: Feeds) -> int:
@@ -291,7 +282,7 @@ def _bytes(value: Any) -> int:
 
 
 def _death(status: int) -> str:
-    return f"onnxruntime {process_pool.killed(status) if status < 0 else f'ended its process with status {status}'}"
+    return f"onnxruntime {how_it_ended(status)}"
 
 
 _SIGKILL = 9

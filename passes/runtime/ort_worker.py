@@ -2,20 +2,18 @@
 
 It answers one pickled request after the other, from its standard input to its standard output, until that is closed;
 an answer has the number of its request, and the CPU time that the process has used so far. Both ends are opshift; no
-pickle from anywhere else is read. It imports nothing else of opshift but sandbox.py, to start in no time; the first
-oracle that is asked for imports the operators' files.
+pickle from anywhere else is read. It imports nothing else of opshift but its end of the pipes, to start quickly; the
+first oracle that is asked for imports the operators' files.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import io
 import os
 import pickle
 import queue
 import re
-import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opshift.opsets.native import sandbox
+from opshift.passes.runtime.child import channel
 
 Array = npt.NDArray[Any]
 
@@ -307,28 +306,12 @@ def _watch(parent: int) -> None:
     os._exit(0)
 
 
-def main(memory: int | None, mark: str) -> None:
-    """Answer requests; `memory` limits the bytes that this process may hold, where the system can.
-
-    The line `mark` comes before the answers, since something else may have been printed.
-    """
-    stream, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # nor may anything else read the requests
-    os.dup2(2, 1)  # what onnxruntime prints must not come between the answers
-    answers.write(f"\n{mark}\n".encode())
-    answers.flush()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches opshift, which ends this
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if memory is not None:
-            _, most = resource.getrlimit(resource.RLIMIT_DATA)
-            memory = memory if most == resource.RLIM_INFINITY else min(memory, most)
-            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-    with contextlib.suppress(OSError):  # Linux: where memory runs out this process is ended, not the one it serves
-        Path("/proc/self/oom_score_adj").write_text("1000")
+def main(mark: bytes, memory: int | None) -> None:
+    """Answer requests; `memory` limits the bytes that this process may hold, where the system can."""
+    stream, answers = channel(mark)
+    if memory is not None:
+        sandbox.limit("RLIMIT_DATA", memory)
+    sandbox.prefer_for_oom_kill()
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)

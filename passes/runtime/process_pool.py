@@ -6,20 +6,17 @@ module of the program once more in each, which then needs a guard.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import queue
 import signal
 import subprocess
-import sys
 import threading
-import uuid
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, BinaryIO
 
-from opshift.opsets.native import sandbox
+from opshift.passes.runtime.child import Child, channel, how_it_ended
 
 PATIENCE = 10.0
 """Seconds in which a process that is asked to end removes its temporary files; then it is killed."""
@@ -87,95 +84,43 @@ class Processes(Executor):
 class _Child:
     def __init__(self) -> None:
         self.ended = False
-        self._mark = f"opshift {uuid.uuid4()}".encode()
-        self._process = started("runtime.process_pool", self._mark)
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._requests: Any = self._process.stdin
-        self._answers: Any = self._process.stdout
-        self._greeted = False
+        self._child = Child("runtime.process_pool", environment=os.environ)
 
     def ask(self, request: tuple[Any, ...]) -> Any:
         data = pickle.dumps(request, protocol=5)  # before anything is sent: what cannot be pickled ends no process
         try:
-            self._requests.write(data)
-            self._requests.flush()
-            while not self._greeted:  # what Python prints before, in a sitecustomize.py, is no answer
-                line = self._answers.readline()
-                if not line:
-                    raise EOFError
-                self._greeted = line.rstrip() == self._mark
-            done, value = pickle.load(self._answers)
+            self._child.requests.write(data)
+            self._child.requests.flush()
+            done, value = self._child.receive()
         except (OSError, EOFError, pickle.UnpicklingError):
             self.ended = True
             self.wait()
-            raise ProcessDiedError(f"its process {_end(self._process.returncode)}") from None
+            raise ProcessDiedError(f"its process {how_it_ended(self._child.process.returncode)}") from None
         if done:
             return value
         raise value
 
     def terminate(self) -> None:
-        self._process.terminate()
+        self._child.process.terminate()
 
     def wait(self) -> None:
         self.ended = True
         try:
-            self._process.wait(PATIENCE)
+            self._child.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._child.process.kill()
+            self._child.process.wait()
 
     def close(self) -> None:
-        for stream in (self._requests, self._answers):
-            with contextlib.suppress(OSError):  # what was not sent
-                stream.close()
-
-
-def started(module: str, *arguments: object) -> subprocess.Popen[bytes]:
-    """Start a Python that runs `main` of a module of opshift.passes, with pipes for what goes in and comes out.
-
-    A module that runs foreign native code gets only the environment variables that it needs.
-    """
-    # -m and -c put the working directory first on the path, where a file next to a model may be called numpy.py.
-    code = (
-        f"import sys; sys.path[:] = {[entry for entry in sys.path if isinstance(entry, str)]!r}; "
-        f"from opshift.passes.{module} import main; main({', '.join(map(repr, arguments))})"
-    )
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=None if module == "runtime.process_pool" else sandbox.environment(os.environ),
-    )
-
-
-def killed(status: int) -> str:
-    """Return which signal ended a process, of a status below zero."""
-    with contextlib.suppress(ValueError):
-        return f"died with signal {-status} ({signal.Signals(-status).name})"
-    return f"died with signal {-status}"
-
-
-def _end(status: int) -> str:
-    return killed(status) if status < 0 else f"ended with status {status}"
+        self._child.close()
 
 
 def main(mark: bytes) -> None:
     """Answer calls from standard input to standard output, after the line `mark`, until the input is closed."""
-    stream, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # nor may anything else read the calls
-    os.dup2(2, 1)  # what others print must not come between the answers
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches opshift, which ends this
+    stream, answers = channel(mark)
     for name in ("SIGTERM", "SIGHUP"):  # where the terminal goes away, all processes get the latter
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), _leave)
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    answers.write(b"\n" + mark + b"\n")
     requests: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
     threading.Thread(target=_take, args=(stream, requests), daemon=True).start()
     while (request := requests.get()) is not None:
