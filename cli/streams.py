@@ -37,7 +37,7 @@ def read(model: str) -> str | onnx.ModelProto:
         return model
     if sys.stdin is None:
         raise UsageError(f"{STDIN} is closed: name a file, or pipe a model in.")
-    from opshift.passes.io.reader import from_bytes, read_stream
+    from opshift.passes.io.model_forms import from_bytes, read_stream
 
     return from_bytes(read_stream(sys.stdin.buffer, STDIN), STDIN)
 

@@ -85,7 +85,12 @@ class Refusal:
 
     def __repr__(self) -> str:
         """Show the code and the node."""
-        return f"<opshift.Refusal {notebook.refusal_line(self)}>"
+        return f"<opshift.Refusal {self._line()}>"
+
+    def _line(self) -> str:
+        """Return `type: OneHot-28 at main/hot`."""
+        node = notebook.short(self.node)
+        return f"{self.code}: {f'{notebook.short(self.operator)} at {node}' if self.operator else node}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,10 +297,36 @@ class Plan:
 
     def __repr__(self) -> str:
         """Show the opsets and the numbers of nodes."""
-        return f"<opshift.Plan {notebook.plan_line(self)}>"
+        return f"<opshift.Plan {self._line()}>"
+
+    def _line(self) -> str:
+        """Return `opset 18 -> 11, 2 nodes rewritten, 3 version bumps, 4 unchanged`."""
+        where = f"opset {self.source_opset} -> {self.target_opset}"
+        where += f" for {notebook.short(self.target)}" if self.target else ""
+        if self.refusals:
+            return f"{where}, not possible: {notebook.count(len(self.refusals), 'refusal')}"
+        lowered = len(self.lowered)
+        bumped = notebook.count(len(self.steps) - lowered, "version bump")
+        return f"{where}, {notebook.count(lowered, 'node')} rewritten, {bumped}, {self.kept} unchanged"
+
+    def _rows(self) -> list[tuple[str, Any]]:
+        """Return the changes as rows of a table for notebooks."""
+        becomes: dict[str, int] = {}
+        for step in self.lowered:
+            line = f"{step.operator}-{step.since_version} \u2192 {', '.join(step.becomes) or 'nothing'}"
+            becomes[line] = becomes.get(line, 0) + 1
+        rows: list[tuple[str, Any]] = [
+            ("opset", f"{self.source_opset} \u2192 {self.target_opset}"),
+            *(("rewritten", f"{times} \u00d7 {line}") for line, times in list(becomes.items())[: notebook.ROWS]),
+        ]
+        if len(becomes) > notebook.ROWS:
+            rows.append(("rewritten", f"and {len(becomes) - notebook.ROWS} more kinds"))
+        return [*rows, ("version bumps", len(self.steps) - len(self.lowered)), ("unchanged", self.kept)]
 
     def _repr_html_(self) -> str:
-        return notebook.plan_html(self)
+        """Return the rewrites, or the refusals, as a small table for notebooks."""
+        refusals = [(refusal._line(), refusal.reason) for refusal in self.refusals]
+        return notebook.table("opshift.Plan", notebook.first_rows(refusals) or self._rows())
 
     @functools.cached_property
     def kinds(self) -> tuple[RewriteGroup, ...]:
@@ -451,7 +482,8 @@ class Check:
 
     def __repr__(self) -> str:
         """Show the node and the verdict."""
-        return f"<opshift.Check {notebook.check_line(self)}>"
+        where = f"{notebook.short(self.operator)} at {notebook.short(self.node)}" if self.node else "the whole model"
+        return f"<opshift.Check {where}: {self.verdict} on {notebook.count(self.inputs, 'input')}>"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -471,11 +503,22 @@ class Report:
 
     def __repr__(self) -> str:
         """Show the verdict."""
-        return f"<opshift.Report {notebook.report_line(self)}>"
+        return f"<opshift.Report {self._line()}>"
+
+    def _line(self) -> str:
+        """Return `equal on 484 inputs, 3 rewritten nodes and the whole model`."""
+        tried = sum(check.inputs for check in (*self.nodes, self.whole))
+        nodes = f"{notebook.count(len(self.nodes), 'rewritten node')} and " if self.nodes else ""
+        on = f" on {notebook.count(tried, 'input')}" if tried else ""
+        return f"{self.verdict}{on}, {nodes}the whole model"
 
     def _repr_html_(self) -> str:
-        """Return a small table for notebooks."""
-        return notebook.report_html(self)
+        """Return the verdict, and the checks that are not equal, as a small table for notebooks."""
+        doubtful = [check for check in (self.whole, *self.nodes) if check.verdict is not Verdict.EQUAL]
+        checks = [(check.node or "the whole model", check.reason) for check in doubtful]
+        untried = [("not tested", ", ".join(self.whole.untried))] * bool(self.whole.untried)
+        rows = [("verdict", self._line()), *notebook.first_rows(checks), *untried, *self.versions.items()]
+        return notebook.table("opshift.Report", rows)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the pickled state, without the models."""

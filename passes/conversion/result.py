@@ -45,11 +45,13 @@ class Result:
 
     def __repr__(self) -> str:
         """Show the opsets, the numbers of nodes and the verdict."""
-        return f"<opshift.Result {notebook.result_line(self)}>"
+        return f"<opshift.Result {self.plan._line()}; {self.report._line() if self.report else 'not verified'}>"
 
     def _repr_html_(self) -> str:
         """Return a small table for notebooks."""
-        return notebook.result_html(self)
+        notes = [("note", note) for note in (*self.repairs, *self.notes)]
+        verdict = ("verification", self.report._line() if self.report else "not run")
+        return notebook.table("opshift.ConvertedModel", [*self.plan._rows(), *notes, verdict])
 
     @property
     def repairs(self) -> tuple[str, ...]:

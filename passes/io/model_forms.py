@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
 from opshift.passes.base.arguments import shown_type
-from opshift.passes.base.errors import UsageError
+from opshift.passes.base.errors import InvalidModelError, UsageError
+from opshift.passes.io.formats import parse_binary
 
 if TYPE_CHECKING:
     import onnx
@@ -17,6 +19,10 @@ FORMS = (
     "a path, bytes, a file opened in binary mode, an onnx.ModelProto, an onnx_ir.Model or an object with .model_proto"
 )
 """The accepted types of a model, for messages."""
+
+
+LIMIT = 2**31 - 1
+"""The maximum size in bytes of messages that protobuf reads and writes."""
 
 
 class HasModelProto(Protocol):
@@ -44,8 +50,6 @@ def as_model(model: Any) -> str | os.PathLike[str] | onnx.ModelProto | onnx_ir.M
     if isinstance(model, str | os.PathLike | onnx.ModelProto) or (ir_model and isinstance(model, ir_model)):
         return model
     if isinstance(model, bytes | bytearray | memoryview):
-        from opshift.passes.io.reader import from_bytes
-
         return from_bytes(bytes(model))
     if callable(getattr(model, "read", None)):
         return as_model(_contents(model))
@@ -56,8 +60,6 @@ def as_model(model: Any) -> str | os.PathLike[str] | onnx.ModelProto | onnx_ir.M
 
 
 def _contents(file: Any) -> bytes:
-    from opshift.passes.io.reader import read_stream
-
     try:
         data = read_stream(file, "the file of the model")
     except (OSError, ValueError) as error:  # ValueError: it is closed, or not open for reading
@@ -67,3 +69,44 @@ def _contents(file: Any) -> bytes:
             f"The file of the model returns {type(data).__name__}, not bytes. Open it in binary mode ('rb')."
         )
     return bytes(data)
+
+
+def from_bytes(data: bytes, named: str = "the bytes of the model") -> onnx.ModelProto:
+    """Return the model from its binary format; `named` describes the source of the bytes in errors.
+
+    Raises:
+        InvalidModelError: the bytes are not an ONNX model.
+    """
+    try:
+        if not data:
+            raise InvalidModelError("it is empty.")
+        if len(data) > LIMIT:
+            raise InvalidModelError(f"there are {len(data)}, and protobuf reads no more than 2 GiB.")
+        return parse_binary(data)
+    except InvalidModelError as error:
+        raise InvalidModelError(f"{named}: {error}") from None
+
+
+def read_stream(file: Any, named: str) -> Any:
+    """Return the contents of a stream; an endless stream is read only up to the maximum size of a model.
+
+    `named` describes the stream in errors.
+
+    Raises:
+        InvalidModelError: it is larger than protobuf reads, or begins unlike any model.
+    """
+    whole = io.BytesIO()
+    while True:
+        data = file.read(_CHUNK)
+        if not isinstance(data, bytes | bytearray | memoryview):
+            return data
+        if not data:
+            return whole.getvalue()
+        if not whole.tell() and not bytes(data[:1]).strip(b"\0"):
+            raise InvalidModelError(f"{named}: this is not an ONNX model: it begins with a zero byte.")
+        whole.write(data)
+        if whole.tell() > LIMIT:
+            raise InvalidModelError(f"{named}: there is more than 2 GiB in it, and protobuf reads no more.")
+
+
+_CHUNK = 2**24

@@ -7,7 +7,6 @@ get a summary of the model, in which such weights are typed inputs.
 from __future__ import annotations
 
 import functools
-import io
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,16 +28,13 @@ from opshift.passes.io import external_data, lazy_weights
 from opshift.passes.io.external_data import stamp
 from opshift.passes.io.formats import parse_binary, parse_text
 from opshift.passes.io.model_checks import check_head, check_structure, not_utf8, with_fitting_opset
-from opshift.passes.io.model_forms import Model, as_model
+from opshift.passes.io.model_forms import LIMIT, Model, as_model
 from opshift.passes.io.onnx_checks import ToleratedError, check_by_onnx, shown_to_onnx
 from opshift.passes.io.operator_type_checks import check_types_of_operators
 from opshift.passes.io.repairs import declare_newest_opset, declare_opset, needs_no_opset, read_as, repair
 
 if TYPE_CHECKING:
     import onnx_ir
-
-LIMIT = 2**31 - 1
-"""The maximum size in bytes of messages that protobuf reads and writes."""
 
 
 @dataclass(frozen=True)
@@ -110,47 +106,6 @@ def load(
         return _checked(replace(_from_ir(given), allowed=allowed), assume_opset)
     except InvalidModelError as error:
         raise InvalidModelError(f"{name}: {error}") from None
-
-
-def from_bytes(data: bytes, named: str = "the bytes of the model") -> onnx.ModelProto:
-    """Return the model from its binary format; `named` describes the source of the bytes in errors.
-
-    Raises:
-        InvalidModelError: the bytes are not an ONNX model.
-    """
-    try:
-        if not data:
-            raise InvalidModelError("it is empty.")
-        if len(data) > LIMIT:
-            raise InvalidModelError(f"there are {len(data)}, and protobuf reads no more than 2 GiB.")
-        return parse_binary(data)
-    except InvalidModelError as error:
-        raise InvalidModelError(f"{named}: {error}") from None
-
-
-def read_stream(file: Any, named: str) -> Any:
-    """Return the contents of a stream; an endless stream is read only up to the maximum size of a model.
-
-    `named` describes the stream in errors.
-
-    Raises:
-        InvalidModelError: it is larger than protobuf reads, or begins unlike any model.
-    """
-    whole = io.BytesIO()
-    while True:
-        data = file.read(_CHUNK)
-        if not isinstance(data, bytes | bytearray | memoryview):
-            return data
-        if not data:
-            return whole.getvalue()
-        if not whole.tell() and not bytes(data[:1]).strip(b"\0"):
-            raise InvalidModelError(f"{named}: this is not an ONNX model: it begins with a zero byte.")
-        whole.write(data)
-        if whole.tell() > LIMIT:
-            raise InvalidModelError(f"{named}: there is more than 2 GiB in it, and protobuf reads no more.")
-
-
-_CHUNK = 2**24
 
 
 def check_unchanged(source: Source) -> None:

@@ -27,7 +27,8 @@ from opshift.passes.graph import traversal
 from opshift.passes.io import external_data as external
 from opshift.passes.io.atomic_files import Batch, Target, target, unwritable
 from opshift.passes.io.external_data import Span, opened, stamp
-from opshift.passes.io.reader import LIMIT, Source, is_text
+from opshift.passes.io.model_forms import LIMIT
+from opshift.passes.io.reader import Source, is_text
 from opshift.passes.io.serialization import Chunk, data_of, length, serialized_chunks
 
 Weights = Literal["keep", "copy", "embed", "save"]
