@@ -42,7 +42,8 @@ class Bound:
             numbers.
         unsigned: the sign of a zero does not count.
         lost: no element counts.
-        estimated: the distance was not measured, since the model cannot be run node by node on this input.
+        estimated: how much further apart the two may be for all that is known, where the distance was not measured,
+            since the model cannot be run node by node on this input.
         graded: the distance of each element, where it is smaller for small ones; None where it is the same for all.
         reshaped: rounding decides the very shape, so that no element counts.
         ends: the lowest and the highest value of each element, whatever the distance; None where there are none.
@@ -55,7 +56,7 @@ class Bound:
     undecided: bool = False
     unsigned: bool = False
     lost: bool = False
-    estimated: bool = False
+    estimated: float = 0.0
     graded: npt.NDArray[np.float64] | None = None
     reshaped: bool = False
     ends: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
