@@ -21,7 +21,7 @@ from opshift.passes.proof.equality import differs
 from opshift.passes.proof.kernel_drift import KernelDrift
 from opshift.passes.proof.node_pairs import compare_pairs
 from opshift.passes.proof.pair import Pair
-from opshift.passes.proof.rounding.bound import EXACT, Bound
+from opshift.passes.proof.rounding.bound import EXACT, Bound, bound_of_runs
 from opshift.passes.runtime.ort_models import Runnable
 from opshift.passes.runtime.ort_session import Runner
 
@@ -433,3 +433,26 @@ def test_what_is_undefined_or_not_run_is_no_difference(name: str) -> None:
     report = opshift.convert(model, **request).report
     assert report is not None
     assert Verdict.EQUAL in [check.verdict for check in (*report.nodes, report.whole)]
+
+
+SCORES = """<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]>
+g (float[N,3] x) => (seq(map(int64,float)) y)
+    { v = Softmax<axis = 1>(x) y = ai.onnx.ml.ZipMap<classlabels_int64s = [1, 2, 3]>(v) }"""
+BY_HAND = """m = ReduceMax<axes = [1]>(x) d = Sub(x, m) e = Exp(d)
+    a = Constant<value_ints = [1]>() s = ReduceSum(e, a) v = Div(e, s)"""
+
+
+def test_scores_of_a_map_differ_by_rounding() -> None:
+    original = parse_model(SCORES)
+    rewritten = parse_model(SCORES.replace("v = Softmax<axis = 1>(x)", BY_HAND))
+    assert opshift.verify(original, rewritten).verdict is Verdict.EQUAL
+    doubled = parse_model(SCORES.replace("v = Softmax<axis = 1>(x)", "p = Add(x, x) v = Softmax<axis = 1>(p)"))
+    assert opshift.verify(original, doubled).verdict is Verdict.DIFFERENT
+
+
+def test_a_large_element_of_a_sequence_hides_nothing_of_a_small_one() -> None:
+    plain = [np.float32([3.3e7]), np.float32([0.5])]
+    bound = bound_of_runs(plain, [[np.float64([3.3e7 + 1]), np.float64([0.5 + 1e-8])]])
+    assert differs(plain, [np.float32([3.3e7 + 4]), plain[1]], bound) is None
+    assert differs(plain, [plain[0], np.float32([0.6])], bound) is not None
+    assert differs(plain, [plain[0], np.float32([0.6])], bound.plus(0.2)) is None

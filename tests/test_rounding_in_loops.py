@@ -48,6 +48,26 @@ def test_a_determinant_that_is_off_by_a_ten_thousandth_is_different(form: str) -
     assert opshift.verify(model(form), model(form, scaled)).verdict is Verdict.DIFFERENT
 
 
+ATTENTION = """<ir_version: 11, opset_import: ["": 27]>
+g (float[2,3,4] q, float[2,3,2] k, float[2,3,2] v, bool c) => (int64[2,3,4] y) <float m = {1000000}>
+{
+    h = If (c) <then_branch = t () => (float[2,3,n] a) { a, s = LinearAttention
+        <q_num_heads = 2, kv_num_heads = 1, update_rule = "linear"> (q, k, v) },
+        else_branch = e () => (float[2,3,n] b) { b = Neg (q) }>
+    z = Mul (h, m)
+    y = Cast <to = 7> (z)
+}"""
+
+
+def test_integers_behind_a_branch_that_runs_by_its_body_are_equal() -> None:
+    """onnxruntime 1.32.0 does not run the body of LinearAttention in an If alone, whose shapes are unknown."""
+    original = parse_model(ATTENTION)
+    rewritten = opshift.convert(original, decompose=["LinearAttention"], verify=False).rewritten
+    assert opshift.verify(original, rewritten).verdict is Verdict.EQUAL
+    exchanged = parse_model(ATTENTION.replace("(q, k, v)", "(q, v, k)"))
+    assert opshift.verify(original, exchanged).verdict is Verdict.DIFFERENT
+
+
 WAYS = """<ir_version: 8, opset_import: ["": 17]>
 g (float[N,M] x, bool c, int64 n, float[M] s) => (float[M] l, float[N,M] r, float[K,M] q, float[N,M] p)
 {

@@ -13,7 +13,7 @@ from opshift.opsets.families.reduction import Reduction, in_float, reduction, ty
 from opshift.opsets.registry.facts import INTEGERS
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
-from opshift.opsets.registry.traits import Integers, Trait, Traits
+from opshift.opsets.registry.traits import Flow, Integers, Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
@@ -64,5 +64,5 @@ OPERATOR = reduction(
     _l2,
     (root_of_squares, whole_root_of_squares),
     body_unused="it takes the root in float, whatever the input is",
-    traits=Traits(merges=reduced, floats=(Trait.SUMS,), integers=Integers.SQUARES),
+    traits=Traits(merges=reduced, floats=(Trait.SUMS,), flow=Flow.SUMMED, integers=Integers.SQUARES),
 )

@@ -10,7 +10,7 @@ from opshift.opsets.families.merged_axes import reduced
 from opshift.opsets.families.reduction import in_float, reduction, typed
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
-from opshift.opsets.registry.traits import Integers, Trait, Traits
+from opshift.opsets.registry.traits import Flow, Integers, Trait, Traits, roots
 
 Array = np.ndarray[Any, Any]
 
@@ -35,6 +35,11 @@ OPERATOR = reduction(
     nests=False,
     body_unused="squares of float16 overflow from 256 on, and vanish below 2e-4",
     traits=Traits(
-        merges=reduced, value_range=value_ranges.squares_summed, floats=(Trait.SUMS,), integers=Integers.SQUARES
+        merges=reduced,
+        value_range=value_ranges.squares_summed,
+        floats=(Trait.SUMS,),
+        flow=Flow.SUMMED,
+        inverse=roots,
+        integers=Integers.SQUARES,
     ),
 )

@@ -76,6 +76,11 @@ class Trait(enum.Enum):
     session."""
 
 
+def roots(value: float) -> list[float]:
+    """Return the numbers of which a square is this one, the `Traits.inverse` of squares."""
+    return [math.sqrt(value), -math.sqrt(value)]
+
+
 # --- what the values of an input mean ------------------------------------------------------------------------------
 
 
@@ -284,7 +289,7 @@ class Traits:
     """Inputs that are brought between the others."""
     arithmetic: Arithmetic | None = None
     inverse: Callable[[float], Sequence[float]] | None = None
-    """For a function of one number: those of which it returns this one."""
+    """For a function of one number, or of each that it adds up: those of which it returns this one."""
     iteration: IterationLayout | None = None
     joins: bool = False
     """Whether the output is one input after the other, along an axis."""

@@ -17,7 +17,7 @@ from opshift.passes.base.results import Counterexample
 from opshift.passes.proof.coverage import CoverageCounter
 from opshift.passes.proof.equality import DifferenceKind, deviation, differences_by_kind, differs, differs_in_rank
 from opshift.passes.proof.inputs.input_specs import Spec
-from opshift.passes.proof.rounding.bound import EXACT, FACTOR, Bound, Enough, half_the_digits
+from opshift.passes.proof.rounding.bound import EXACT, FACTOR, Bound, Enough
 from opshift.passes.proof.shrink import shrink
 from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, RejectionKind
@@ -376,7 +376,7 @@ class Comparison:
             found = differs(expected[place], result[place], bound)
             if found is None or not bound.estimated:
                 pass
-            elif not differs(expected[place], result[place], bound.plus(half_the_digits(plain[place]))):
+            elif not differs(expected[place], result[place], bound.plus(bound.estimated)):
                 unknown = f"output {name}: {found[0]}, and how much of it is rounding cannot be measured on this input"
                 self.beyond.append((feeds, RejectedError(unknown, RejectionKind.LIMIT)))
                 return None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from opshift.passes.proof.coverage import unequal
-from opshift.passes.proof.rounding.bound import EXACT, Bound, rounded
+from opshift.passes.proof.rounding.bound import EXACT, Bound, as_array, rounded
 from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime.ort_models import Array, Feeds
 
@@ -77,12 +77,15 @@ def differs(expected: Any, actual: Any, bound: Bound = EXACT) -> tuple[str, tupl
     if isinstance(expected, list) and isinstance(actual, list):
         if len(expected) != len(actual):
             return f"{len(actual)} elements instead of {len(expected)}", None
-        found = (differs(one, other, bound) for one, other in zip(expected, actual, strict=True))
+        if bound.reshaped:
+            return None
+        pairs = enumerate(zip(expected, actual, strict=True))
+        found = (differs(one, other, bound.of_item(place)) for place, (one, other) in pairs)
         return next((each for each in found if each is not None), None)
     if isinstance(expected, dict) and isinstance(actual, dict):
         if list(expected) != list(actual):
             return f"the keys {list(actual)} instead of {list(expected)}", None
-        return differs(list(expected.values()), list(actual.values()), bound)
+        return differs(as_array(expected), as_array(actual), bound)
     if expected is None or actual is None:
         return None if expected is actual else ("a missing optional value", None)
     if isinstance(expected, list | dict) or isinstance(actual, list | dict):

@@ -26,6 +26,7 @@ from opshift.passes.proof.rounding.bound import (
     Enough,
     bound_of_runs,
     bound_of_steps,
+    half_the_digits,
     nothing_counts,
     rounded,
     with_kernels,
@@ -162,10 +163,13 @@ class Rounding:
         in_float = any(Trait.IN_FLOAT in node.traits for node in model.nodes)
         turned = [values[node.node.input[0]] for node in model.nodes if traits_of(node.node).rounds_angles]
         lost = FACTOR * float(np.finfo(np.float32).eps) * sum(map(_length_times_sum, turned))
-        return [
-            replace(marked[name].within(rounded(value, in_float=in_float).plus(lost)), estimated=True)
-            for name, value in zip(model.outputs, outputs, strict=True)
-        ]
+        found = []
+        for name, value in zip(model.outputs, outputs, strict=True):
+            # Integers that floats were cast to have the digits of those.
+            like = value.astype(np.float32) if name in model.converted and is_integer(value) else value
+            bound = marked[name].within(rounded(like, in_float=in_float).plus(lost))
+            found.append(replace(bound, estimated=half_the_digits(like)))
+        return found
 
 
 def _length_times_sum(rows: Any) -> float:

@@ -212,6 +212,8 @@ class Interpreter:
         if not any(isinstance(value, np.ndarray) and value.dtype.kind == "c" for value in inputs):
             try:
                 run = self._session(node, inputs, outer)
+                if _has_control_flow(node):
+                    return _graphs_after_kernel(run, lambda *read: self._subgraph_evaluator(node)(*read))
                 if oracle is None:
                     return run
                 run = _oracle_without_kernel(run, oracle)
@@ -222,7 +224,7 @@ class Interpreter:
                 refusal = error
         else:
             refusal = RejectedError("onnxruntime knows no complex numbers")
-        if node.domain in ("", "ai.onnx") and node.op_type in (IF, LOOP, SCAN):
+        if _has_control_flow(node):
             return self._subgraph_evaluator(node)
         if (
             oracle is None
@@ -472,6 +474,29 @@ def _oracle_without_kernel(run: Evaluator, oracle: Evaluator) -> Evaluator:
             return oracle(inputs, outer)
 
     return served
+
+
+def _graphs_after_kernel(run: Evaluator, graphs: Evaluator) -> Evaluator:
+    """Return an evaluator that goes through the graphs of a node where onnxruntime rejects it.
+
+    What has no kernel runs by its body, which may ask for shapes that an If alone lacks (LinearAttention).
+    """
+
+    def served(inputs: Values, outer: Mapping[str, Any]) -> Values:
+        try:
+            return run(inputs, outer)
+        except RejectedError as error:
+            if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):
+                raise
+            with contextlib.suppress(RejectedError):
+                return graphs(inputs, outer)
+            raise
+
+    return served
+
+
+def _has_control_flow(node: onnx.NodeProto) -> bool:
+    return node.domain in ("", "ai.onnx") and node.op_type in (IF, LOOP, SCAN)
 
 
 def _is_bfloat16(value: Any) -> bool:

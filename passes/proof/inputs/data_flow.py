@@ -22,7 +22,7 @@ from opshift.opsets.registry.node_traits import attributes_of, traits_of
 from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.structural import CONSTANT
-from opshift.opsets.registry.traits import AlongAxis, Arithmetic, Below, Coordinates, Flow, Interval, Strings
+from opshift.opsets.registry.traits import AlongAxis, Arithmetic, Below, Coordinates, Flow, Interval, Strings, roots
 from opshift.passes.analysis.model_summary import ModelSummary, summary
 from opshift.passes.analysis.scopes import Array
 from opshift.passes.graph.traversal import graphs, subgraphs
@@ -84,6 +84,7 @@ class InputUsage:
         places: it is an axis or a position, or an index is computed from it.
         lookups: it is an index as it is.
         intervals: what it should lie in.
+        rows: what it lies in where an index is computed from it that is within a table of constant length.
         numbers: what it is compared with.
         boxes: how long an element of an image is, in the units of corners of boxes; 0 where it is none.
         overlaps: what the shares of two boxes are compared with.
@@ -93,6 +94,7 @@ class InputUsage:
     places: bool = False
     lookups: tuple[Lookup, ...] = ()
     intervals: tuple[Interval, ...] = ()
+    rows: tuple[Interval, ...] = ()
     numbers: tuple[Number, ...] = ()
     boxes: float = 0.0
     overlaps: tuple[float, ...] = ()
@@ -108,6 +110,7 @@ class InputUsage:
             self.places or other.places,
             _joined(self.lookups, other.lookups),
             _joined(self.intervals, other.intervals),
+            _joined(self.rows, other.rows),
             _joined(self.numbers, other.numbers),
             max(self.boxes, other.boxes),
             _joined(self.overlaps, other.overlaps),
@@ -281,16 +284,18 @@ def _passed(node: onnx.NodeProto, view: ModelSummary, index: int, wanted: InputU
         return wanted
     if own.flow is Flow.BOUNDED:
         return InputUsage(wanted.counts)
-    indirect = InputUsage(wanted.counts, wanted.places or bool(wanted.lookups))
     if shifted := _shifted(node, view, index, wanted):
         numbers = (*_bounds_of(node, view, index), *wanted.numbers)
-        return InputUsage(wanted.counts, wanted.places, shifted, numbers=numbers)
-    if own.flow is Flow.SUMMED:
-        numbers = tuple(Number(one.value, summed=True) for one in wanted.numbers)
-        return dataclasses.replace(indirect, numbers=numbers)
+        return InputUsage(wanted.counts, wanted.places, shifted, rows=wanted.rows, numbers=numbers)
+    rows = _joined(wanted.rows, tuple(_rows(wanted.lookups)))
+    indirect = InputUsage(wanted.counts, wanted.places or bool(wanted.lookups), rows=rows)
     squares = own.arithmetic is Arithmetic.MULTIPLY and len(node.input) == 2 and node.input[0] == node.input[1]
-    if inverse := _roots if squares else own.inverse:
-        return dataclasses.replace(indirect, numbers=_inverted(inverse, wanted.numbers))
+    inverse = roots if squares else own.inverse
+    numbers = _inverted(inverse, wanted.numbers) if inverse else wanted.numbers
+    if own.flow is Flow.SUMMED:
+        return dataclasses.replace(indirect, numbers=tuple(Number(one.value, summed=True) for one in numbers))
+    if inverse:
+        return dataclasses.replace(indirect, numbers=numbers)
     if own.flow is not Flow.POINTWISE:
         return indirect
     solved = _solved(node, view, index)
@@ -302,11 +307,15 @@ def _passed(node: onnx.NodeProto, view: ModelSummary, index: int, wanted: InputU
             Number(solved(one.value), one.summed) for one in wanted.numbers if not isinstance(one.value, str)
         ),
         intervals=tuple(_image(solved, one) for one in wanted.intervals),
+        rows=tuple(_image(solved, one) for one in rows),
     )
 
 
-def _roots(value: float) -> list[float]:
-    return [math.sqrt(value), -math.sqrt(value)]
+def _rows(lookups: Iterable[Lookup]) -> Iterator[Interval]:
+    """Yield where values are that are indices of an axis of constant length."""
+    for one in lookups:
+        if len(one.lengths) == 1 and isinstance(length := one.lengths[0], int) and length:
+            yield Interval(-one.offset, length - 1 - one.offset)
 
 
 def _inverted(inverse: Callable[[float], Sequence[float]], numbers: Iterable[Number]) -> tuple[Number, ...]:

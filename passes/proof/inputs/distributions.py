@@ -281,6 +281,28 @@ def all_neighbours(dtype: np.dtype[Any], allowed: Allowed) -> Distribution:
     return Distribution(palette(dtype, [1.9 + step * times for times in range(6)], allowed))
 
 
+def all_rows(dtype: np.dtype[Any], allowed: Allowed, intervals: Iterable[Interval]) -> tuple[Distribution, ...]:
+    """Return distributions of all integers in intervals, and of as many floats in short ones.
+
+    An index that is computed from those reaches each row of a table.
+    """
+    if dtype.kind not in "iuf":
+        return ()
+    found = []
+    for one in intervals:
+        length = one.high - one.low
+        if dtype.kind == "f" and 0 < length < _SHORT:
+            found.append(Distribution(palette(dtype, np.linspace(one.low, one.high, _ROWS).tolist(), allowed)))
+        elif 1 <= length < _ROWS:
+            span = range(math.ceil(one.low), math.floor(one.high) + 1)
+            found.append(Distribution(palette(dtype, span, allowed)))
+    return tuple(found)
+
+
+_SHORT = 16
+_ROWS = 4096
+"""Rows of a table that are few enough to reach each."""
+
 _SIZES = np.geomspace(1.3717e-6, 2.7339e5, 2500)
 
 

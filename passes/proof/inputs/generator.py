@@ -42,6 +42,7 @@ from opshift.passes.proof.inputs.distributions import (
     Rng,
     all_neighbours,
     all_powers,
+    all_rows,
     all_sizes,
     bounded,
     boxes,
@@ -161,8 +162,8 @@ class Draft:
         """Return values along long axes, in one of the modes LONG.
 
         With 'spike' one in each row of the longest axis is the largest, and with 'trough' the least. With 'sizes'
-        floats are of all sizes, and with 'neighbours' beside each other. Indices go on where those of the mode before
-        have ended: together they reach much of a long table.
+        floats are of all sizes, and with 'neighbours' beside each other; what indices are computed from reaches all of
+        them. Indices go on where those of the mode before have ended: together they reach much of a long table.
         """
         values = [None if self._indexes(spec) else self._along(spec, mode) for spec in self.specs]
         return self._drawn(rng, shapes, values, ["inside"] * len(values), lap=LONG.index(mode))
@@ -170,6 +171,8 @@ class Draft:
     def _along(self, spec: Spec, mode: str) -> Distribution:
         if mode in ("spike", "trough"):
             return replace(self._several(spec), mode=mode)
+        if rows := all_rows(np_dtype(spec.element_type), self.allowed, self._use(spec).rows):
+            return rows[0]
         made = all_sizes if mode == "sizes" else all_neighbours
         free = self._has_free_floats(spec)
         return made(np_dtype(spec.element_type), self.allowed) if free else self._several(spec)
@@ -233,7 +236,9 @@ class Draft:
             else use.numbers
         )
         found = value_distributions(np_dtype(spec.element_type), small, self.allowed, use.intervals, numbers)
-        return (*found, *some(np_dtype(spec.element_type))) if use.counts and not use.places else found
+        if use.counts:
+            return found if use.places else (*found, *some(np_dtype(spec.element_type)))
+        return (*found, *all_rows(np_dtype(spec.element_type), self.allowed, use.rows))
 
     def _several(self, spec: Spec) -> Distribution:
         """Return the first distribution of an input that has more than one value, if there is one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,10 +42,12 @@ class Bound:
             numbers.
         unsigned: the sign of a zero does not count.
         lost: no element counts.
-        estimated: the distance was not measured, since the model cannot be run node by node on this input.
+        estimated: how much further apart the two may be for all that is known, where the distance was not measured,
+            since the model cannot be run node by node on this input.
         graded: the distance of each element, where it is smaller for small ones; None where it is the same for all.
         reshaped: rounding decides the very shape, so that no element counts.
         ends: the lowest and the highest value of each element, whatever the distance; None where there are none.
+        items: the bounds of the elements of a sequence; where there are none, this one holds for each.
     """
 
     slack: float = 0.0
@@ -55,10 +57,15 @@ class Bound:
     undecided: bool = False
     unsigned: bool = False
     lost: bool = False
-    estimated: bool = False
+    estimated: float = 0.0
     graded: npt.NDArray[np.float64] | None = None
     reshaped: bool = False
     ends: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
+    items: tuple[Bound, ...] = ()
+
+    def of_item(self, place: int) -> Bound:
+        """Return the bound of an element of a sequence."""
+        return self.within(self.items[place]) if self.items else self
 
     def within(self, other: Bound) -> Bound:
         """Return the marks of this bound with the distance and the elements of another."""
@@ -71,10 +78,11 @@ class Bound:
     def plus(self, slack: float, graded: npt.NDArray[np.float64] | None = None) -> Bound:
         """Return a bound that is wider by so much, or by so much for each element."""
         ends = self.ends and (self.ends[0] - slack, self.ends[1] + slack)
+        items = tuple(item.plus(slack) for item in self.items)
         if self.graded is None:
-            return replace(self, slack=self.slack + slack, ends=ends)
+            return replace(self, slack=self.slack + slack, ends=ends, items=items)
         wider_grades = self.graded + (slack if graded is None else graded)
-        return replace(self, slack=self.slack + slack, graded=wider_grades, ends=ends)
+        return replace(self, slack=self.slack + slack, graded=wider_grades, ends=ends, items=items)
 
     def reaching(self, value: Any, other: Any) -> Bound:
         """Return a bound within which another value is as right: wider by its distance, element by element.
@@ -137,9 +145,14 @@ def bound_of_steps(plain: Any, runs: Sequence[Any], factor: int = 1) -> Bound:
 
 def bound_of_runs(plain: Any, runs: Sequence[Any]) -> Bound:
     """Return the bound of an output, of the narrow value and the wide ones, of which the first is unperturbed."""
+    if isinstance(plain, dict):
+        return bound_of_runs(as_array(plain), [wider(as_array(run)) for run in runs])
+    if isinstance(plain, list):
+        if any(len(run) != len(plain) for run in runs):
+            return Bound(reshaped=True)
+        return Bound(items=tuple(_of_item(item, [run[place] for run in runs]) for place, item in enumerate(plain)))
     if not isinstance(plain, np.ndarray):
-        pairs = [bound_of_runs(item, [run[index] for run in runs]) for index, item in _items(plain)]
-        return Bound(max((each.slack for each in pairs), default=0.0))
+        return EXACT
     wide = runs[0]
     others = [wider(plain), *runs[1:]]
     if any(not isinstance(other, np.ndarray) or other.shape != wide.shape for other in others):
@@ -166,6 +179,22 @@ def bound_of_runs(plain: Any, runs: Sequence[Any]) -> Bound:
     kept = np.where(lost, 0.0, apart)
     graded = _graded(plain, kept, size, np.where(lost, apart, 0.0))
     return Bound(FACTOR * float(kept.max(initial=0.0)), unstable if unstable.any() else None, graded=graded)
+
+
+def _of_item(plain: Any, runs: Sequence[Any]) -> Bound:
+    bound = bound_of_runs(plain, runs)
+    return replace(bound, slack=max(bound.slack, rounded(plain).slack / 2))
+
+
+def as_array(values: dict[Any, Any]) -> Any:
+    """Return the values of a map, floats as those of the type that holds them all; strings as a list."""
+    found = list(values.values())
+    if not all(isinstance(value, float) for value in found):
+        return found
+    wide = np.array(found)
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(np.float32)
+    return narrow if np.array_equal(narrow, wide, equal_nan=True) else wide
 
 
 def _ends(
@@ -268,10 +297,3 @@ def with_kernels(bound: Bound, value: Any) -> Bound:
         return bound.plus(rounded(value).slack)
     size = np.abs(np.nan_to_num(value.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0))
     return bound.plus(rounded(value).slack, FACTOR * _unit(value, size))
-
-
-def _items(value: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(value, list):
-        yield from enumerate(value)
-    elif isinstance(value, dict):
-        yield from value.items()

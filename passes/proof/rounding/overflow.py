@@ -20,7 +20,7 @@ from opshift.passes.proof.integer_overflow import reduced_axes
 from opshift.passes.proof.rounding.bound import EXACT, Bound
 from opshift.passes.proof.rounding.inner_sums import makes_constants
 from opshift.passes.proof.rounding.values import has, huge, infinite, infinity, is_float_array, is_large, zero
-from opshift.passes.proof.rounding.wide_nodes import WideNode, loses_signs
+from opshift.passes.proof.rounding.wide_nodes import Firm, WideNode, loses_signs
 from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime.ort_models import Array
 
@@ -130,7 +130,7 @@ class Overflow:
 
 
 def overflowing(
-    nodes: Iterable[WideNode], plain: Mapping[str, Any], marks: Mapping[str, Bound], firm: Mapping[str, bool]
+    nodes: Iterable[WideNode], plain: Mapping[str, Any], marks: Mapping[str, Bound], firm: Mapping[str, Firm]
 ) -> Mapping[str, Overflow]:
     """Return which elements of values may overflow where arithmetic is done in another order.
 
@@ -144,7 +144,7 @@ def overflowing(
             if not is_float_array(plain[name]) or not marks[name].huge:
                 continue
             own = is_large(plain[name], Trait.ADDS)
-            if firm.get(name, False):
+            if np.all(firm.get(name, False)):
                 found[name] = Overflow(own, np.zeros_like(own))
             elif node.sums or node.has_subgraphs:
                 found[name] = Overflow(np.ones_like(own), np.ones_like(own))

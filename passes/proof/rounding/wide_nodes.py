@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import onnx
 
 from opshift.opsets.registry.node_traits import float_traits, keeps_signs, selects
@@ -138,6 +140,10 @@ _ELEMENTARY = frozenset(
 )
 
 
+Firm = npt.NDArray[np.bool_] | bool
+"""Whether all elements of a value are firm, or which."""
+
+
 @dataclass(frozen=True)
 class WideRun:
     """The values of a run in wide types.
@@ -145,13 +151,13 @@ class WideRun:
     Attributes:
         values: the values, by name.
         exact: which of them no rounding changes, nor what they are computed from.
-        firm: which of them every kernel computes alike, in whatever order, since one operation of IEEE 754 on exact
-            values led there, and nothing overflowed. What compares or rounds those decides, and is as in the narrow
-            run; arithmetic reads them perturbed, since it may be done in another order.
+        firm: which of their elements every kernel computes alike, in whatever order, since one operation of IEEE 754 on
+            exact values led there, and nothing overflowed. What compares or rounds those decides, and is as in the
+            narrow run; arithmetic reads them perturbed, since it may be done in another order.
         inputs: the names of inputs and constants.
     """
 
     values: dict[str, Any]
     exact: dict[str, bool]
-    firm: dict[str, bool]
+    firm: dict[str, Firm]
     inputs: frozenset[str]

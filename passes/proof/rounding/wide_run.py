@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.registry.node_traits import float_traits, is_exact, is_firm, traits_of
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.analysis.scopes import inlined, versions
@@ -21,12 +24,13 @@ from opshift.passes.proof.rounding.values import (
     as_integers,
     has,
     infinite,
+    is_float_array,
     is_wide,
     is_widest,
     same_values,
     shows_rounding,
 )
-from opshift.passes.proof.rounding.wide_nodes import WideNode, WideRun
+from opshift.passes.proof.rounding.wide_nodes import Firm, WideNode, WideRun
 from opshift.passes.proof.wider_types import WIDE, narrowed, wider
 from opshift.passes.runtime.node_evaluator import Interpreter
 from opshift.passes.runtime.ort_models import ExcludedError, Feeds, RejectedError, RejectionKind, Runnable
@@ -170,14 +174,13 @@ def _record(
     narrow: bool,
 ) -> None:
     """Add the results of a node to a run, and whether they are exact and firm."""
-    firm = _is_firm(run, node, plain, inexact) and not _overflows(run, node, results, plain, narrow=narrow)
-    run.firm.update(dict.fromkeys(node.made, firm))
+    firm = _firm(run, node, results, plain, inexact, narrow=narrow)
+    run.firm.update(firm)
     run.values.update(results)
-    if firm:
-        # Sums that read it may be added in another order; what it decides is decided.
-        flows = not node.has_subgraphs and node.traits.isdisjoint({Trait.STEPS, Trait.PIECEWISE})
-        decided = (name for name in node.made if not (flows and is_wide(wider(plain[name]))))
-        run.values.update({name: wider(plain[name]) for name in decided})
+    # Sums that read it may be added in another order; what it decides is decided.
+    flows = not node.has_subgraphs and node.traits.isdisjoint({Trait.STEPS, Trait.PIECEWISE})
+    decided = {name: mask for name, mask in firm.items() if not (flows and is_wide(wider(plain[name])))}
+    run.values.update({name: _decided(results[name], plain[name], mask) for name, mask in decided.items()})
     easy = all(is_exact(inner) or Trait.CONVERTS in float_traits(inner) for inner in node.computing) or (
         not narrow and _computes_exactly(node, plain)
     )
@@ -187,30 +190,63 @@ def _record(
     run.exact.update(dict.fromkeys(node.made, same))
 
 
-def _is_firm(run: WideRun, node: WideNode, plain: Mapping[str, Any], inexact: Collection[str]) -> bool:
-    """Return whether every kernel computes the same outputs of a node."""
-    exact = all(map(is_exact, node.computing))
-    return (
-        all(map(is_firm, node.computing))
-        and all(run.exact.get(name, False) or (run.firm.get(name, False) and exact) for name in node.read)
-        and not any(name in inexact for name in node.made)
-    )
+def _decided(result: Any, plain: Any, firm: Firm) -> Any:
+    """Return a result as the narrow run has it where it is firm."""
+    if np.all(firm):
+        return wider(plain)
+    return np.where(firm, wider(plain), result) if np.any(firm) else result
 
 
-def _overflows(
+def _firm(
+    run: WideRun,
+    node: WideNode,
+    results: Mapping[str, Any],
+    plain: Mapping[str, Any],
+    inexact: Collection[str],
+    *,
+    narrow: bool,
+) -> dict[str, Firm]:
+    """Return which elements of the outputs of a node every kernel computes alike.
+
+    Elements that may overflow leave others firm where each is computed from one element of each input. A Cast to
+    integers cuts, and rounds nothing.
+    """
+    if not all(map(is_firm, node.computing)) or any(name in inexact for name in node.made):
+        return dict.fromkeys(node.made, False)
+    exact = all(map(is_exact, node.computing)) or not any(is_float_array(plain[name]) for name in node.made)
+    read = [run.exact.get(name, False) or (exact and run.firm.get(name, False)) for name in node.read]
+    overflown = _overflown(run, node, results, plain, narrow=narrow)
+    if traits_of(node.node).merges is elementwise:
+        return {name: _spread([*read, ~overflown[name]], plain[name]) for name in node.made}
+    firm = bool(np.all([np.all(mask) for mask in read])) and not any(mask.any() for mask in overflown.values())
+    return dict.fromkeys(node.made, firm)
+
+
+def _spread(masks: Sequence[Firm], like: Any) -> Firm:
+    """Return the elements of a result that come from marked ones alone: none where its shape does not tell."""
+    if not all(map(np.any, masks)):
+        return False
+    try:
+        return functools.reduce(np.logical_and, (np.broadcast_to(mask, np.shape(like)) for mask in masks))
+    except (ValueError, RuntimeError):  # another shape, or more axes than numpy spreads
+        return bool(np.all([np.all(mask) for mask in masks]))
+
+
+def _overflown(
     run: WideRun, node: WideNode, results: Mapping[str, Any], plain: Mapping[str, Any], *, narrow: bool
-) -> bool:
-    """Return whether results of a node may be infinite or NaN in one kernel alone.
+) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return which elements of the results of a node may be infinite or NaN in one kernel alone.
 
     They are in every kernel where those of the wide type are: an input that is 0, infinite or NaN makes them so. The
-    sign of a zero that a node made may be another one, and with it the sign of a quotient.
+    sign of a zero that a node made may be another one, and with it the sign of a quotient. What only selects or jumps
+    has the infinities that it reads.
     """
+    nowhere = dict.fromkeys(node.made, np.zeros((), np.bool_))
     made = [name for name in node.made if has(plain[name], infinite)]
-    if not made:
-        return False
-    if narrow or not run.inputs.issuperset(node.read) or any(is_widest(plain[name]) for name in made):
-        return True
-    return any(bool((~np.isfinite(wider(plain[name])) & np.isfinite(results[name])).any()) for name in made)
+    if not made or all(map(is_exact, node.computing)):
+        return nowhere
+    unknown = narrow or not run.inputs.issuperset(node.read) or any(is_widest(plain[name]) for name in made)
+    return nowhere | {name: ~np.isfinite(wider(plain[name])) & (unknown | np.isfinite(results[name])) for name in made}
 
 
 def _computes_exactly(node: WideNode, plain: Mapping[str, Any]) -> bool:
