@@ -54,6 +54,7 @@ GUIDES = tuple(
     ROOT / "docs" / name
     for name in (
         *("index.md", "gallery.md", "tutorial.md", "static.md", "types.md", "quantized.md", "examples.md"),
+        "where.md",
         *("reference/python.md", "lift-and-lower.md"),
     )
 ) + tuple(sorted((ROOT / "docs" / "howto").glob("*.md")))
