@@ -4,9 +4,9 @@ With `--slow`, the fast tier of the tests is left out, which `.ci/run` has run, 
 the commit says which: all of them take longer than a change should wait.
 
 It needs a plain (not editable) installation of opshift with the extras `browser`, `ci`, `corpus`, `docs` and
-`runtimes`, and installs two packages more, and Chromium, fish and zsh where there are none (as root, on Debian and its
-like). A skipped test is not a success: what the extras install may not be skipped, nor browser and shells, and fewer
-tests than `LEAST`, a skip in a file of `NEVER_SKIPPED`, or more skips than `SKIPS`, are a failure.
+`runtimes`, and installs three packages more, and Chromium, fish, npm and zsh where there are none (as root, on Debian
+and its like). A skipped test is not a success: what the extras install may not be skipped, nor browser and shells, and
+fewer tests than `LEAST`, a skip in a file of `NEVER_SKIPPED`, or more skips than `SKIPS`, are a failure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,15 @@ NEVER_SKIPPED = {"test_runtimes": 124, "test_runtime_faults": 120, "test_report_
 may be skipped."""
 BARE = ("ncnn==1.0.20261020", "pnnx==20261020")
 """Packages installed without what they ask for: opencv-python, which gets in the way of the headless one, and torch."""
-PROGRAMS = {"chromium": ("chromium", "chromium-browser", "google-chrome"), "fish": ("fish",), "zsh": ("zsh",)}
+NODE = ("onnxruntime-web@1.30.0",)
+"""Packages of npm, installed into this environment: of the version that the profiles were measured in."""
+NODE_PATH = Path(sys.prefix) / "lib" / "node_modules"
+PROGRAMS = {
+    "chromium": ("chromium", "chromium-browser", "google-chrome"),
+    "fish": ("fish",),
+    "npm": ("npm",),
+    "zsh": ("zsh",),
+}
 """Packages of Debian, and the names that their programs are looked for under."""
 FONTS = ("fonts-dejavu-core",)
 """Comes along with Chromium: without a font nothing is written in a browser."""
@@ -65,6 +73,7 @@ def main() -> int:
     results = [
         run("ncnn and pnnx", "pip", "install", "--quiet", "--no-deps", *BARE),
         programs(),
+        node_packages(),
         run("ruff check", "ruff", "check", "."),
         run("ruff format", "ruff", "format", "--check", "."),
         run("mypy, the package", "mypy", "--strict", "-p", "opshift"),
@@ -91,7 +100,7 @@ def run_script(name: str, *arguments: str) -> tuple[bool, str]:
     """Run this Python in the project's folder, in the same way."""
     print(f"\n== {name}", flush=True)
     begun = time.monotonic()
-    environment = {**os.environ, **dict.fromkeys(ASKED, "1")}
+    environment = {**os.environ, "NODE_PATH": str(NODE_PATH), **dict.fromkeys(ASKED, "1")}
     status = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, check=False)
     return status.returncode == 0, f"{name}, {time.monotonic() - begun:.0f} s"
 
@@ -115,6 +124,23 @@ def programs() -> tuple[bool, str]:
     for command in (("update",), ("install", "--yes", "--no-install-recommends", *missing)):
         done = subprocess.run(["apt-get", "--quiet", "--quiet", *command], env=environment, check=False)
     return done.returncode == 0, f"apt-get install {' '.join(missing)}"
+
+
+def node_packages() -> tuple[bool, str]:
+    """Install what tests require of npm, none of which needs its scripts of installation."""
+    print(f"\n== {', '.join(NODE)}", flush=True)
+    command = [
+        "npm",
+        "install",
+        "--global",
+        "--prefix",
+        sys.prefix,
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+        *NODE,
+    ]
+    return subprocess.run(command, check=False).returncode == 0, f"npm install {' '.join(NODE)}"
 
 
 def tests(*, slow: bool) -> tuple[bool, str]:

@@ -22,7 +22,7 @@ import opshift
 from opshift.passes.conversion import plan_search, request
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-TARGETS = ("rknn", "webnn", "coreml", "qnn", "webgpu", "tensorrt-8")
+TARGETS = ("rknn", "webnn", "coreml", "qnn", "tensorrt-8")
 
 
 def models(folder: Path) -> Iterator[tuple[str, onnx.ModelProto, Shapes | None]]:

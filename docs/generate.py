@@ -54,7 +54,7 @@ GUIDES = tuple(
     ROOT / "docs" / name
     for name in (
         *("index.md", "gallery.md", "tutorial.md", "static.md", "types.md", "quantized.md", "examples.md"),
-        *("commands.md", "reference/python.md", "lift-and-lower.md"),
+        *("where.md", "commands.md", "reference/python.md", "lift-and-lower.md"),
     )
 ) + tuple(sorted((ROOT / "docs" / "howto").glob("*.md")))
 """Pages to learn from: all that stands in them runs."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import importlib.util
 
 import onnx
@@ -18,7 +17,7 @@ def version(name: str) -> str | None:
     """Return the version that is installed, or None; ncnn needs pnnx, too."""
     if name == "ncnn" and importlib.util.find_spec("pnnx") is None:
         return None
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+    with contextlib.suppress(ImportError):
         return str(load_adapter(name).version())
     return None
 

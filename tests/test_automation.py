@@ -78,7 +78,7 @@ def test_placeholders_are_told_apart() -> None:
     page = (ROOT / "docs" / "howto" / "ci.md").read_text(encoding="utf-8")
     told, *examples = page.split("<owner>")
     assert "`" + "<owner>` on this page is a placeholder" in told[-1:] + "<owner>" + examples[0]
-    assert [after.split()[0] for after in examples[1:]] == ["/opshift", "/opshift@v0.1.0"]
+    assert [after.split()[0] for after in examples[1:]] == ["/opshift", "/opshift@v0.1.0", "/opshift@v0.1.0"]
     assert "OWNER" not in page
     assert "example.com" not in page
 
@@ -131,6 +131,9 @@ INPUT_KEYS = {"description", "required", "default", "deprecationMessage"}
 STEP_KEYS = {"run", "shell", "if", "name", "id", "env", "working-directory", "uses", "with", "continue-on-error"}
 
 
+INSTALL, WHERE_STEP, CONVERT = "Install opshift", "List the runtimes", "Convert and verify"
+
+
 def steps() -> list[Mapping[str, Any]]:
     found: list[Mapping[str, Any]] = manifest("action.yml")["runs"]["steps"]
     return found
@@ -168,12 +171,12 @@ def test_the_page_lists_every_input() -> None:
         assert f"`{name}`" in page
 
 
-def step(index: int, folder: Path, github: Mapping[str, str], given: Mapping[str, str]) -> tuple[int, str]:
+def step(name: str, folder: Path, github: Mapping[str, str], given: Mapping[str, str]) -> tuple[int, str]:
     """Run a step as GitHub's runner does, and return its status and what it printed."""
     inputs = {name: str(entry.get("default", "")) for name, entry in manifest("action.yml")["inputs"].items()}
     inputs |= given
     values = {f"inputs.{name}": value for name, value in inputs.items()} | {"github.action_path": str(ROOT)}
-    one = steps()[index]
+    (one,) = (item for item in steps() if item["name"] == name)
     wanted = {
         name: re.sub(r"\$\{\{ ([\w.]+) \}\}", lambda found: values[found[1]], text) for name, text in one["env"].items()
     }
@@ -206,7 +209,7 @@ def read(github: Mapping[str, str], name: str) -> str:
 @posix
 def test_the_action_converts_and_reports(tmp_path: Path, github: dict[str, str]) -> None:
     given = {"model": str(GOES), "output": "out here.onnx", "opset": "8", "arguments": "--require-proof  --seed 1"}
-    status, said = step(1, tmp_path, github, given)
+    status, said = step(CONVERT, tmp_path, github, given)
     assert status == 0, said
     assert (tmp_path / "out here.onnx").exists()
     assert read(github, "GITHUB_OUTPUT") == "verdict=verified\n"
@@ -225,7 +228,7 @@ def test_the_action_passes_all_that_says_where_to_go(tmp_path: Path, github: dic
         "arguments": "--no-verify",
         "report": "report.html",
     }
-    status, said = step(1, tmp_path, github, given)
+    status, said = step(CONVERT, tmp_path, github, given)
     assert status == 0, said
     assert "target mine, decompose ArgMax\n" in said
     assert "1 x OneHot-11 -> " in said
@@ -237,7 +240,7 @@ def test_the_action_passes_all_that_says_where_to_go(tmp_path: Path, github: dic
 
 @posix
 def test_the_action_fails_where_the_model_is_refused(tmp_path: Path, github: dict[str, str]) -> None:
-    status, said = step(1, tmp_path, github, {"model": str(STAYS), "output": "out.onnx", "opset": "11"})
+    status, said = step(CONVERT, tmp_path, github, {"model": str(STAYS), "output": "out.onnx", "opset": "11"})
     assert status == 1
     assert "OneHot-28" in said
     assert not (tmp_path / "out.onnx").exists()
@@ -248,10 +251,57 @@ def test_the_action_fails_where_the_model_is_refused(tmp_path: Path, github: dic
 @posix
 def test_the_action_runs_nothing_that_an_input_holds(tmp_path: Path, github: dict[str, str]) -> None:
     status, _ = step(
-        1, tmp_path, github, {"model": "$(touch run)`touch run`.onnx", "output": "; touch run", "opset": "8"}
+        CONVERT, tmp_path, github, {"model": "$(touch run)`touch run`.onnx", "output": "; touch run", "opset": "8"}
     )
     assert status == 2
     assert not (tmp_path / "run").exists()
+
+
+@posix
+def test_the_action_lists_the_runtimes(tmp_path: Path, github: dict[str, str]) -> None:
+    given = {"model": str(GOES), "where": "onnxruntime-1.12,opencv-4", "badge": "runs.svg"}
+    status, said = step(WHERE_STEP, tmp_path, github, given)
+    assert status == 0, said
+    summary = read(github, "GITHUB_STEP_SUMMARY")
+    assert "| onnxruntime-1.12 (1.12.1) | runs | 13 |" in summary
+    assert re.search(r"\| opencv-4 \([\d.]+\) \| converts \| 13 \| 1 x OneHot-11", summary)
+    assert "opencv-4" in (tmp_path / "runs.svg").read_text(encoding="utf-8")
+
+
+@posix
+def test_the_action_fails_where_a_named_runtime_refuses_the_model(tmp_path: Path, github: dict[str, str]) -> None:
+    (tmp_path / "mine.toml").write_text('name = "mine"\noperators = ["Relu"]\n')
+    status, said = step(WHERE_STEP, tmp_path, github, {"model": str(GOES), "where": "onnxruntime-1.12,mine.toml"})
+    assert status == 1, said
+    assert "| mine (listed) | refused |" in read(github, "GITHUB_STEP_SUMMARY")
+    Path(github["GITHUB_STEP_SUMMARY"]).unlink()
+    status, said = step(WHERE_STEP, tmp_path, github, {"model": "missing.onnx", "where": "opencv-4"})
+    assert status == 2, said
+
+
+@pytest.mark.slow
+@posix
+def test_the_action_lists_all_runtimes(tmp_path: Path, github: dict[str, str]) -> None:
+    status, said = step(WHERE_STEP, tmp_path, github, {"model": str(STAYS), "where": "all"})
+    assert status == 0, said
+    assert "| tensorrt-8 (8.4, listed) | refused |" in read(github, "GITHUB_STEP_SUMMARY")
+
+
+def test_steps_run_for_what_is_asked() -> None:
+    """A job names an output, or the runtimes, or both; with neither, the conversion says what is missing."""
+    asked = {one["name"]: one.get("if", "") for one in steps()}
+    assert asked == {
+        INSTALL: "",
+        WHERE_STEP: "inputs.where != ''",
+        CONVERT: "inputs.output != '' || inputs.where == ''",
+    }
+
+
+@posix
+def test_the_action_without_an_output_is_a_usage_error(tmp_path: Path, github: dict[str, str]) -> None:
+    status, said = step(CONVERT, tmp_path, github, {"model": str(GOES), "opset": "8"})
+    assert status == 2, said
+    assert "error:" in said
 
 
 HOSTILE = "x ``` ::error::owned ##[error]owned </pre> <img src=x> | `code`"
@@ -272,7 +322,7 @@ def test_the_action_on_names_that_are_commands(tmp_path: Path, github: dict[str,
         for file in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):
             Path(github[file]).unlink(missing_ok=True)
         given = {"model": name, "output": f"::{name}", "opset": opset, "arguments": "--no-verify -v", "report": report}
-        done, said = step(1, tmp_path, github, given)
+        done, said = step(CONVERT, tmp_path, github, given)
         assert done == status, said
         assert not re.search(r"^\s*::|##\[", said, re.MULTILINE), said
         summary = read(github, "GITHUB_STEP_SUMMARY")
@@ -334,7 +384,7 @@ def test_the_action_pins_all_that_is_installed() -> None:
 
 @posix
 def test_the_action_installs_opshift(tmp_path: Path, github: dict[str, str]) -> None:
-    status, said = step(0, tmp_path, github, {})
+    status, said = step(INSTALL, tmp_path, github, {})
     assert status == 0, said
     (scripts,) = read(github, "GITHUB_PATH").split()
     done = subprocess.run([f"{scripts}/opshift", "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)

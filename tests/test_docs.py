@@ -172,7 +172,7 @@ def test_a_guide_does_what_it_shows(page: Path) -> None:
 def test_what_a_guide_does_not_run_is_little(page: Path) -> None:
     """Blocks of kind `sh` install something, write elsewhere, need the network or take long; else it is `console`."""
     completion = r"(mkdir -p ~/.zfunc && )?opshift completion \w+ > "
-    command = r"opshift (convert (exported/|model\.onnx )|targets --measure )"
+    command = r"opshift (convert (exported/|model\.onnx )|targets --measure |where )"
     allowed = rf"pip install |optimum-cli |{command}|{completion}"
     for block in generator().blocks(page.read_text(encoding="utf-8")):
         assert block.kind in ("console", "python", "text", "sh", "toml", "yaml"), block.kind

@@ -149,7 +149,9 @@ def test_a_faulty_adapter_is_a_usage_error(line: str, tmp_path: Path) -> None:
 
 
 def test_all_adapters_that_come_with_opshift_are_complete() -> None:
-    assert builtin_adapters() == ("mnn", "ncnn", "onnxruntime", "opencv-4", "openvino", "tract")
+    assert builtin_adapters() == (
+        *("mnn", "ncnn", "onnxruntime", "onnxruntime-web", "opencv-4", "openvino", "tract", "webgpu"),
+    )
     for name in builtin_adapters():
         assert name == load_adapter(name).NAME
 

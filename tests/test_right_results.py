@@ -297,7 +297,7 @@ EXCLUDED: dict[str, tuple[str, int, dict[str, Any]]] = {
         """g (bool[a,b,c] x, int64[3] d) => (bool[?,?,?] y) <int32[2] s = {3, 2}>
         { r = Reshape(x, d) y = CenterCropPad<axes = [1, -1]>(r, s) }""",
         24,
-        {"target": "webgpu"},
+        {"target": "tensorrt-10"},
     ),
     **{
         f"{reduction} of {kind} beyond the type": (

@@ -23,9 +23,17 @@ OPERATORS = {
         *("AveragePool", "Expand", "GlobalAveragePool", "MaxPool", "Pad", "ReduceSumSquare", "Reshape", "Slice"),
         *("Softplus", "Split", "Squeeze", "Tile", "TopK", "Unsqueeze"),
     ),
+    "onnxruntime-web": (
+        *("Acos", "BitCast", "BitShift", "Cast", "Hardmax", "Loop", "OneHot", "Resize", "Scan", "SequenceMap"),
+        *("StringNormalizer", "TopK", "Unique", "Where"),
+    ),
     "tract": (
         *("ConstantOfShape", "CumSum", "DequantizeLinear", "Expand", "GatherND", "LSTM", "Mod", "OneHot", "Pad", "Pow"),
         *("ReduceSum", "Reshape", "Slice", "Split"),
+    ),
+    "webgpu": (
+        *("ArgMax", "AveragePool", "CumSum", "Gelu", "Hardmax", "LayerNormalization", "MaxPool", "OneHot", "PRelu"),
+        *("ScatterND", "Sign", "Softmax", "TopK"),
     ),
 }
 

@@ -180,3 +180,32 @@ def test_strings_are_refused_without_a_hint_to_change_them() -> None:
     change = "Change it with --types int64=int32 --io-types."
     assert [(one.node, one.hint) for one in refusals["int64"]] == [("input 'x'", change)]
     assert not refusals["float"]
+
+
+def refused_ends(target: Target, graph: str) -> list[tuple[str, str]]:
+    plan = opshift.plan(parse_model(f'<ir_version: 8, opset_import: ["": 18]> g {graph}'), target=target)
+    return [(one.node, one.code) for one in plan.refusals]
+
+
+def test_a_target_has_other_types_inside_than_at_its_ends() -> None:
+    target = Target("mine", input_types=("float",), output_types=("float", "int64"))
+    inside = "(float[2] x) => (float[2] y) { h = Cast <to = 16> (x) y = Cast <to = 1> (h) }"
+    assert not refused_ends(target, inside)
+    out = "(float[2] x) => (bfloat16[2] y) { y = Cast <to = 16> (x) }"
+    assert refused_ends(target, out) == [("output 'y'", "type")]
+    assert not refused_ends(target, "(float[2] x) => (int64[2] y) { y = Cast <to = 7> (x) }")
+    assert refused_ends(target, "(int64[2] x) => (int64[2] y) { y = Neg (x) }") == [("input 'x'", "type")]
+
+
+def test_a_target_whose_ends_are_tensors_has_no_sequences_there() -> None:
+    target = Target("mine", input_types=("float",), output_types=("float",))
+    assert refused_ends(target, "(float[2] x) => (seq(float[2]) y) { y = SequenceConstruct (x) }") == [
+        ("output 'y'", "type")
+    ]
+    assert refused_ends(
+        target,
+        "(optional(seq(float[2])) x) => (float[n] y) "
+        "{ s = OptionalGetElement (x) y = ConcatFromSequence <axis = 0> (s) }",
+    ) == [("input 'x'", "type")]
+    inside = "(float[2] x) => (float[n] y) { s = SequenceConstruct (x, x) y = ConcatFromSequence <axis = 0> (s) }"
+    assert not refused_ends(target, inside)

@@ -68,6 +68,40 @@ def test_a_profile_says_all_that_it_can() -> None:
     assert target.to_toml() == ALL
 
 
+def test_a_profile_starts_from_another() -> None:
+    base = load_target("onnxruntime-1.11")
+    text = """name = "m"
+base = "onnxruntime-1.11"
+opset = [9, 13]
+without = ["Hardmax"]
+input_types = ["float"]
+functions = true
+[domains]
+mine = ["Odd"]
+[[limits]]
+operator = "ArgMax"
+max_rank = 4
+reason = "seen"
+"""
+    target = parse_target(text, "m.toml")
+    assert (target.name, target.version, target.measured, target.to_toml()) == ("m", "", False, text)
+    assert (target.opset, target.ir_version) == ((9, 13), base.ir_version)
+    assert target.without == base.without | {"Hardmax"}
+    assert (target.functions, base.functions) == (True, False)
+    assert target.domains == {**base.domains, "mine": frozenset({"Odd"})}
+    assert target.limits == (*base.limits, Limit("ArgMax", max_rank=4, reason="seen"))
+    assert target.release == base.release
+    own = parse_target('name = "m"\nbase = "ncnn"\noperators = ["Add", "Sin"]', "m.toml")
+    assert own.operators == {"Add", "Sin"}
+    assert own.types == load_target("ncnn").types
+
+
+def test_a_profile_takes_back_what_its_base_is_without() -> None:
+    assert "RegexFullMatch" in load_target("onnxruntime-1.30").without
+    target = parse_target('name = "m"\nbase = "onnxruntime-1.30"\noperators = ["RegexFullMatch"]', "m.toml")
+    assert target.has("RegexFullMatch")
+
+
 def limit(*lines: str, operator: str = "ArgMax") -> str:
     """A profile with a comment, a limit that is right, and one that is to be wrong, whose operator is in line 7."""
     above = ('name = "m"  # operator', '# "Add"', "[[limits]]", 'operator = "Add"', "max_rank = 4", "[[limits]]")
@@ -196,6 +230,9 @@ WRONG: Mapping[str, tuple[str, int, str]] = {
     "at most so many of what has one": (limit("max_inputs = 3"), 8, "max_inputs is 1 or more, for operators that"),
     "no types of constants": ('name = "m"\nconstant_types = []', 2, "constant_types is empty"),
     "a type of inputs that is not": ('name = "m"\ninput_types = ["flot"]', 2, "no element type is called 'flot'"),
+    "a type of outputs that is not": ('name = "m"\noutput_types = ["flot"]', 2, "no element type is called 'flot'"),
+    "a base that is not": ('name = "m"\nbase = "opencv"', 2, "base is the name of a built-in profile, not 'opencv'"),
+    "a base that each machine has its own of": ('name = "m"\nbase = "onnxruntime"', 2, "not 'onnxruntime'"),
     "indices of what has none": (limit("whole_indices = true"), 8, "whole_indices is for GatherElements, not ArgMax"),
     "numbers that are words": (limit('values = { data = ["one"] }'), 8, "data has a list of numbers"),
     "branches of what has none": (limit("same_ranks = true"), 8, "same_ranks is for If"),
@@ -267,8 +304,8 @@ def test_built_in_profiles_are_right(name: str, capsys: pytest.CaptureFixture[st
 
 
 def test_all_runtimes_of_the_documents_are_there() -> None:
-    measured = {"onnxruntime", "opencv-4", "mnn", "openvino", "ncnn", "tract"}
-    listed = {"tensorrt-8", "tensorrt-8.6", "tensorrt-10", "coreml", "webnn", "webgpu", "qnn", "rknn"}
+    measured = {"onnxruntime", "opencv-4", "mnn", "openvino", "ncnn", "tract", "onnxruntime-web", "webgpu"}
+    listed = {"tensorrt-8", "tensorrt-8.6", "tensorrt-10", "coreml", "webnn", "qnn", "rknn"}
     assert set(builtin_targets()) == measured | listed | {one.name for one in releases()}
 
 

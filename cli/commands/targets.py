@@ -28,7 +28,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--measure",
         metavar="NAME|FILE.py",
         help="run ONNX's node tests in a runtime that is installed here, and print what runs right as a profile: "
-        "mnn, ncnn, onnxruntime, opencv-4, openvino, tract, or a Python file that adapts another runtime",
+        "mnn, ncnn, onnxruntime, onnxruntime-web, opencv-4, openvino, tract, webgpu, or a Python file that adapts "
+        "another runtime",
     )
     parser.add_argument("-o", "--output", metavar="OUT.toml", help="write the measured profile to this file")
     parser.add_argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.resources
 import itertools
@@ -27,6 +28,7 @@ INSTALLED = "onnxruntime"
 
 _KEYS: Mapping[str, type] = {
     "name": str,
+    "base": str,
     "version": str,
     "opset": list,
     "ir_version": list,
@@ -35,6 +37,7 @@ _KEYS: Mapping[str, type] = {
     "measured": bool,
     "types": list,
     "input_types": list,
+    "output_types": list,
     "constant_types": list,
     "constant_outputs": bool,
     "unused_inputs": bool,
@@ -182,7 +185,8 @@ class _Reader:
         self._source.keys(table, _KEYS)
         if not table.get("name", "").strip():
             self._source.wrong("a profile needs a name", *(["name"] if "name" in table else []))
-        span = self._source.pair("opset", table.get("opset")) or (OLDEST, NEWEST)
+        base = self._base(table)
+        span = self._source.pair("opset", table.get("opset")) or base.opset
         if span[0] > NEWEST or span[1] < OLDEST:
             self._source.wrong(f"opsets {span[0]} to {span[1]} are outside of {OLDEST} to {NEWEST}", "opset")
         operators = self._operators(table, "operators")
@@ -190,26 +194,34 @@ class _Reader:
         for name in without or ():
             if name in (operators or ()):
                 self._source.wrong(f"{name} is both in operators and in without; take it out of one", "without", name)
-        target = Target(
+        lists = ("types", "input_types", "output_types", "constant_types")
+        flags = ("functions", "static", "constant_outputs", "unused_inputs", "declared_shapes")
+        target = dataclasses.replace(
+            base,
             name=table["name"],
+            base=base.base or table.get("base", ""),
             opset=(max(span[0], OLDEST), min(span[1], NEWEST)),
-            ir_version=self._source.pair("ir_version", table.get("ir_version")),
-            operators=None if operators is None else frozenset(operators),
-            without=frozenset(without or ()),
+            ir_version=self._source.pair("ir_version", table.get("ir_version")) or base.ir_version,
+            operators=base.operators if operators is None else frozenset(operators),
+            without=base.without.union(without or ()).difference(operators or ()),
             source=self.text,
             version=table.get("version", ""),
-            functions=table.get("functions", True),
-            static=table.get("static", False),
             measured=table.get("measured", False),
-            types=self._types(table, "types"),
-            input_types=self._types(table, "input_types"),
-            constant_types=self._types(table, "constant_types"),
-            constant_outputs=table.get("constant_outputs", True),
-            unused_inputs=table.get("unused_inputs", True),
-            declared_shapes=table.get("declared_shapes", False),
-            domains=self._domains(table.get("domains", {})),
+            domains={**base.domains, **self._domains(table.get("domains", {}))},
+            **{key: self._types(table, key) or getattr(base, key) for key in lists},
+            **{key: table.get(key, getattr(base, key)) for key in flags},
         )
-        return Target(**{**vars(target), "limits": tuple(self._limits(table.get("limits", []), target))})
+        return dataclasses.replace(target, limits=(*base.limits, *self._limits(table.get("limits", []), target)))
+
+    def _base(self, table: Mapping[str, Any]) -> Target:
+        """Return the profile that this one starts from: one that has everything, unless it names another."""
+        name = table.get("base")
+        if name is None:
+            return Target(name="")
+        if name == INSTALLED or not is_builtin(name):
+            others = ", ".join(one for one in builtin_targets() if one != INSTALLED)
+            self._source.wrong(f"base is the name of a built-in profile, not {name!r}; there are {others}", "base")
+        return load_target(name)
 
     # --- parts --------------------------------------------------------------------------------------------------------
 

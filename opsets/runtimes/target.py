@@ -43,6 +43,8 @@ class Target:
     """The element types that it has at all; empty: all, within the limits."""
     input_types: tuple[str, ...] = ()
     """The element types that inputs of a model may have; empty: all that it has."""
+    output_types: tuple[str, ...] = ()
+    """The element types that outputs of a model may have; empty: all that it has."""
     constant_types: tuple[str, ...] = ()
     """The element types that it reads constants in; empty: all."""
     constant_outputs: bool = True
@@ -55,11 +57,13 @@ class Target:
     """Other domains that it supports, such as ai.onnx.ml: all operators up to an opset, or those listed."""
     measured: bool = False
     """Whether models were run in the runtime to make the profile, not only a list read."""
+    base: str = ""
+    """The built-in profile that this one starts from."""
 
     @property
     def release(self) -> Release | None:
-        """The release of onnxruntime that this is, if any."""
-        return release_of(self.name)
+        """The release of onnxruntime that this is, or whose kernels it has, if any."""
+        return release_of(self.base or self.name)
 
     @property
     def dtypes(self) -> frozenset[int]:

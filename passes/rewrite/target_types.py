@@ -52,19 +52,29 @@ def _size(dtype: int) -> tuple[float, int]:
 
 
 def interface_refusals(target: Target, model: onnx.ModelProto) -> Iterator[Refusal]:
-    """Yield the inputs and outputs of a model whose element types the target does not have."""
+    """Yield the inputs and outputs of a model whose types the target does not have."""
     held = {tensor.name for tensor in model.graph.initializer}
-    taken = {"input": target.input_types or target.types, "output": target.types}
-    for kind, values in (("input", model.graph.input), ("output", model.graph.output)):
+    for kind, verb, values, own in (
+        ("input", "takes", model.graph.input, target.input_types),
+        ("output", "returns", model.graph.output, target.output_types),
+    ):
+        taken = own or target.types
         for value in values:
-            dtype = value.type.tensor_type.elem_type
-            if not taken[kind] or not dtype or type_name(dtype) in taken[kind] or value.name in held:
-                continue
-            reason = f"its element type is {type_name(dtype)}, which {target.name} does not have."
-            if kind == "input" and target.input_types:
-                reason = f"its element type is {type_name(dtype)}, of which {target.name} takes no inputs."
-            hint = _change(dtype, target, taken[kind], model)
-            yield Refusal(Code.TYPE, f"{kind} {printable(value.name)}", "", reason, hint)
+            name, dtype = f"{kind} {printable(value.name)}", value.type.tensor_type.elem_type
+            if own and _is_sequence(value.type):
+                reason = f"it is a sequence, of which {target.name} {verb} none."
+                yield Refusal(Code.TYPE, name, "", reason, f"Give the model {kind}s that are tensors.")
+            elif taken and dtype and type_name(dtype) not in taken and value.name not in held:
+                what = f"of which {target.name} {verb} no {kind}s" if own else f"which {target.name} does not have"
+                reason = f"its element type is {type_name(dtype)}, {what}."
+                yield Refusal(Code.TYPE, name, "", reason, _change(dtype, target, taken, model))
+
+
+def _is_sequence(item: onnx.TypeProto) -> bool:
+    """Return whether a type is that of a sequence, or of an optional one."""
+    return item.HasField("sequence_type") or (
+        item.HasField("optional_type") and _is_sequence(item.optional_type.elem_type)
+    )
 
 
 def _change(dtype: int, target: Target, taken: Sequence[str], model: onnx.ModelProto) -> str:
