@@ -10,9 +10,11 @@ from itertools import starmap
 import onnx
 
 from opshift.opsets.registry.lowering import Reason
-from opshift.opsets.registry.schema import OLDEST
+from opshift.opsets.registry.node_traits import traits_of
+from opshift.opsets.registry.schema import OLDEST, default_domain
 from opshift.opsets.registry.structural import IF, LOOP, SCAN
 from opshift.opsets.runtimes import kernels
+from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.known_values import known_values
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits
@@ -30,13 +32,14 @@ from opshift.passes.conversion.request import (
     retyped,
     wanted_ir_version,
     without_checks,
+    without_lowered,
 )
 from opshift.passes.graph import traversal
 from opshift.passes.io import external_data as external
 from opshift.passes.rewrite.edits import Planned
 from opshift.passes.rewrite.fixed_shapes import dynamic, input_shapes, shape_option
 from opshift.passes.rewrite.groups import rewrite_groups
-from opshift.passes.rewrite.planner import Analysis, FirstRefusalError, Focus, Planner, too_old
+from opshift.passes.rewrite.planner import Analysis, FirstRefusalError, Focus, Goal, Planner, too_old
 from opshift.passes.rewrite.prepare import Prepared
 from opshift.passes.runtime.constant_nodes import ConstantNodes
 
@@ -57,7 +60,7 @@ def plan_nearest(request: Request, options: Options) -> tuple[Request, Planned]:
     report_stage(options.progress, "plan")
     request, planned = _first_possible(request, options.progress, options.timeout)
     if request.legality.target is not None and not planned.plan.possible:
-        request, planned = _with_other_types(request, planned, options)
+        request, planned = _with_other_types(*_without_quantized(request, planned, options), options)
     made = dataclasses.replace(_with_preparation(planned.plan, request.prepared), quantized=options.quantized or "")
     planned = dataclasses.replace(planned, plan=made)
     if not planned.plan.possible:
@@ -98,6 +101,29 @@ def _with_other_types(request: Request, planned: Planned, options: Options) -> t
             break
         request, planned = again, found
     return request, planned
+
+
+def _without_quantized(request: Request, planned: Planned, options: Options) -> tuple[Request, Planned]:
+    """Plan with quantization written out as arithmetic, if types change and fewer nodes are refused then.
+
+    The quantized values get other element types then, which QuantizeLinear does not make of them.
+    """
+    refused = {one.operator.partition("-")[0] for one in planned.plan.refusals}
+    names = {node.op_type for graph in traversal.graphs(request.model) for node in graph.node if _quantizes(node)}
+    if not request.changes or refused.isdisjoint(names) or request.model.functions or request.prepared.refusals:
+        return request, planned
+    own = default_opset(request.model.opset_import) or 1
+    goal = Goal(Legality(own, frozenset(names)), request.goal.semantics)
+    written = _planned(dataclasses.replace(request, goal=goal), None, options.timeout, hinting=False)
+    again = without_lowered(request, written) if written.plan.possible else None
+    if again is None:
+        return request, planned
+    found = _planned(again, options.progress, options.timeout, hinting=False)
+    return (again, found) if len(found.plan.refusals) < len(planned.plan.refusals) else (request, planned)
+
+
+def _quantizes(node: onnx.NodeProto) -> bool:
+    return not default_domain(node.domain) and traits_of(node).marks_quantization
 
 
 def refused_places(model: onnx.ModelProto, refusals: Sequence[Refusal]) -> frozenset[int]:
