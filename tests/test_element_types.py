@@ -1091,3 +1091,42 @@ def test_inputs_of_several_types_that_become_one_are_fed_their_own() -> None:
     assert result.report.verdict is Verdict.EQUAL
     found = types_of(proto_of(result))
     assert (found["x"], found["n"], found["m"]) == ("int32", "int32", "int32")
+
+
+@pytest.mark.parametrize("target", ["mnn", "tensorrt-8", "tensorrt-8.6", "tensorrt-10"])
+def test_a_target_that_computes_double_as_float_gets_a_note(target: str) -> None:
+    model = parse_model(HEAD.replace("17", "13") + "g (double[4] x) => (double[4] y) { z = Exp (x) y = Neg (z) }")
+    result = opshift.convert(model, target=target)
+    assert [note for note in result.notes if f"{target} computes double as float: --types double=float" in note]
+    narrower = opshift.convert(model, target=target, types={"double": "float"}, io_types=True)
+    assert narrower.report is not None
+    assert narrower.report.verdict is Verdict.WITHIN_BOUND
+    assert not [note for note in narrower.notes if "computes double" in note]
+
+
+@pytest.mark.parametrize("target", ["coreml", "webnn"])
+def test_a_target_without_double_refuses_it(target: str) -> None:
+    model = parse_model(HEAD + "g (double[4] x) => (double[4] y) { z = Exp (x) y = Tanh (z) }")
+    with pytest.raises(UnsupportedError, match="--types double=float --io-types"):
+        opshift.convert(model, target=target)
+    report = opshift.convert(model, target=target, types={"double": "float"}, io_types=True).report
+    assert report is not None
+    assert report.verdict is Verdict.WITHIN_BOUND
+
+
+MIXED = [
+    "g (float[4] x, int32[4] i) => (float[4] y) { y = Add (x, i) }",
+    "g (float[4] x, float16[4] i) => (float[8] y) { c = Concat <axis = 0> (x, i) y = Neg (c) }",
+]
+
+
+@pytest.mark.parametrize("graph", MIXED)
+def test_a_copy_that_onnxruntime_does_not_load_is_unchecked(graph: str) -> None:
+    report = opshift.convert(parse_model(HEAD + graph), target="onnxruntime").report
+    assert report is not None
+    assert report.verdict is Verdict.UNCHECKED
+    assert "onnxruntime does not load it" in report.whole.reason
+    right = parse_model(HEAD + graph.replace("int32", "float").replace("float16", "float"))
+    report = opshift.convert(right, target="onnxruntime").report
+    assert report is not None
+    assert report.verdict is Verdict.EQUAL

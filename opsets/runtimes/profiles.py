@@ -36,6 +36,7 @@ _KEYS: Mapping[str, type] = {
     "types": list,
     "input_types": list,
     "constant_types": list,
+    "narrows": dict,
     "constant_outputs": bool,
     "unused_inputs": bool,
     "declared_shapes": bool,
@@ -204,6 +205,7 @@ class _Reader:
             types=self._types(table, "types"),
             input_types=self._types(table, "input_types"),
             constant_types=self._types(table, "constant_types"),
+            narrows=self._narrowed(table.get("narrows", {})),
             constant_outputs=table.get("constant_outputs", True),
             unused_inputs=table.get("unused_inputs", True),
             declared_shapes=table.get("declared_shapes", False),
@@ -247,6 +249,16 @@ class _Reader:
             self._source.wrong(f"{key} is empty; omit it if the runtime has all element types", key)
         self._source.once(names, key)
         return tuple(names)
+
+    def _narrowed(self, table: Mapping[str, Any]) -> dict[str, str]:
+        found = {
+            self._source.dtype(name, "narrows"): self._source.dtype(other, "narrows", name)
+            for name, other in table.items()
+        }
+        for name, other in found.items():
+            if name == other:
+                self._source.wrong(f"{name} is computed in itself; omit it", "narrows", name)
+        return found
 
     def _domains(self, table: Mapping[str, Any]) -> dict[str, int | frozenset[str]]:
         found: dict[str, int | frozenset[str]] = {}

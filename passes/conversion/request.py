@@ -37,7 +37,7 @@ from opshift.passes.rewrite.planner import Goal
 from opshift.passes.rewrite.prepare import Preparation, Prepared, Shown, prepare, retype
 from opshift.passes.rewrite.sparse_constants import with_dense_constants
 from opshift.passes.rewrite.target_fit import without_unread
-from opshift.passes.rewrite.target_types import interface_refusals, types_at, types_for
+from opshift.passes.rewrite.target_types import interface_refusals, narrowed, types_at, types_for
 from opshift.passes.rewrite.tensor_output import ZIP_MAP, with_tensors
 from opshift.passes.rewrite.type_choice import Types
 from opshift.passes.rewrite.wide_constants import lacking
@@ -202,8 +202,10 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
     found = dataclasses.replace(found, folds=asked.fold)
     if target is not None and not target.unused_inputs:
         found = without_unread(found, target.name)
-    refusals = () if target is None else tuple(interface_refusals(target, found.model))
-    return dataclasses.replace(found, refusals=(*found.refusals, *refusals)) if refusals else found
+    if target is None:
+        return found
+    refusals, notes = tuple(interface_refusals(target, found.model)), tuple(narrowed(target, found.model))
+    return dataclasses.replace(found, refusals=(*found.refusals, *refusals), notes=(*found.notes, *notes))
 
 
 def type_changes(model: onnx.ModelProto, target: Target | None, options: Options) -> Mapping[int, int]:
