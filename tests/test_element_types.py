@@ -1023,3 +1023,110 @@ def test_what_reads_bits_keeps_its_type() -> None:
     result = opshift.convert(parse_model(text), types={"float16": "float"})
     onnx.checker.check_model(proto_of(result), full_check=True)
     assert types_of(proto_of(result))["y"] == "uint16"
+
+
+@pytest.mark.parametrize(("operator", "gates"), [("GRU", 3), ("LSTM", 4)])
+def test_what_onnxruntime_runs_in_float_alone_stays_in_float(operator: str, gates: int) -> None:
+    """onnxruntime 1.32.0 lists kernels of double for both, which raise once they run."""
+    graph = f"g (float[3,2,4] x, float[1,{gates * 5},4] w, float[1,{gates * 5},5] r) => (float[3,1,2,5] y) "
+    graph += f"{{ a = Relu (x) b = {operator} <hidden_size = 5> (a, w, r) y = Tanh (b) }}"
+    result = opshift.convert(parse_model(HEAD + graph), types={"float": "double"})
+    assert result.report is not None
+    assert result.report.verdict is Verdict.EQUAL
+    assert result.report.whole.inputs > 0
+    found = types_of(proto_of(result))
+    assert (found["a"], found["b"]) == ("double", "float")
+
+
+def test_a_cast_back_is_the_cast_before() -> None:
+    """Attention masks of torch: bool, cast to bool, where the cast becomes one to uint8."""
+    graph = "g (int64[4] x, float[4] z) => (float[4] y) <int64 o = {0}> { e = Equal (x, o) c = Cast <to = 9> (e) "
+    graph += "f = Constant <value_float = -1e9> () y = Where (c, f, z) }"
+    result = opshift.convert(parse_model(HEAD + graph), types={"bool": "uint8"})
+    assert result.report is not None
+    assert result.report.verdict is Verdict.EQUAL
+    assert operators(proto_of(result)) == ["Equal", "Constant", "Where"]
+    graph = "g (bool[4] x) => (int64[4] y) <int64 a = {0}> { c = Cast <to = 7> (x) d = CumSum (c, a) "
+    graph += "e = Mul (d, c) y = Abs (e) }"
+    result = opshift.convert(parse_model(HEAD + graph), types={"int64": "int16"})
+    made = {name: node for node in proto_of(result).graph.node for name in node.output}
+    pairs = [node for node in made.values() if node.op_type == "Cast" and node.input[0] in made]
+    assert not [node for node in pairs if made[node.input[0]].op_type == "Cast"]
+
+
+def test_integers_that_become_inputs_of_floats_are_fed_whole_numbers() -> None:
+    """A mask that is compared with zero: 0.5 is not one of its values."""
+    graph = "g (int64[4] x) => (float[4] y) <int64 o = {0}> { i = Abs (x) b = Equal (i, o) y = Cast <to = 1> (b) }"
+    result = opshift.convert(parse_model(HEAD + graph), types={"int64": "float"}, io_types=True)
+    assert result.report is not None
+    assert result.report.verdict is Verdict.EQUAL
+    assert types_of(proto_of(result))["x"] == "float"
+    doubled = "g (int64[4] x) => (int64[4] y) { y = Add (x, x) }"
+    with pytest.raises(UnsupportedError, match=r"\[-33554432, 33554432\], which float does not hold"):
+        opshift.convert(parse_model(HEAD + doubled), types={"int64": "float"}, io_types=True)
+
+
+def test_quantized_bytes_are_written_out_for_a_target_without_them() -> None:
+    graph = "g (float[2,3] x) => (float[3,2] y) <float s = {0.02}, uint8 z = {100}> { q = QuantizeLinear (x, s, z) "
+    graph += "t = Transpose (q) d = DequantizeLinear (t, s, z) y = Neg (d) }"
+    model = parse_model(HEAD.replace("17", "13") + graph)
+    result = opshift.convert(model, target="tensorrt-8")
+    assert result.report is not None
+    assert result.report.verdict is Verdict.EQUAL
+    found = types_of(proto_of(result))
+    assert (found["q"], found["t"]) == ("int32", "int32")
+    values = np.random.default_rng(1).uniform(-4, 4, (2, 3)).astype(np.float32)
+    inputs = [{"x": values}, {"x": np.full((2, 3), 1e9, np.float32)}, {"x": np.full((2, 3), 0.01, np.float32)}]
+    for before, after in zip(run(model, inputs), run(proto_of(result), inputs), strict=True):
+        assert before[0].tobytes() == after[0].tobytes()
+
+
+def test_inputs_of_several_types_that_become_one_are_fed_their_own() -> None:
+    graph = (
+        "g (uint8[4] x, int64[4] n) => (float[4] y, int64[4] m) <int64 a = {1}> { c = Cast <to = 1> (x) y = Sqrt (c) "
+    )
+    graph += "m = Max (n, a) }"
+    result = opshift.convert(parse_model(HEAD + graph), types={"int64": "int32", "uint8": "int32"}, io_types=True)
+    assert result.report is not None
+    assert result.report.verdict is Verdict.EQUAL
+    found = types_of(proto_of(result))
+    assert (found["x"], found["n"], found["m"]) == ("int32", "int32", "int32")
+
+
+@pytest.mark.parametrize("target", ["mnn", "tensorrt-8", "tensorrt-8.6", "tensorrt-10"])
+def test_a_target_that_computes_double_as_float_gets_a_note(target: str) -> None:
+    model = parse_model(HEAD.replace("17", "13") + "g (double[4] x) => (double[4] y) { z = Exp (x) y = Neg (z) }")
+    result = opshift.convert(model, target=target)
+    assert [note for note in result.notes if f"{target} computes double as float: --types double=float" in note]
+    narrower = opshift.convert(model, target=target, types={"double": "float"}, io_types=True)
+    assert narrower.report is not None
+    assert narrower.report.verdict is Verdict.WITHIN_BOUND
+    assert not [note for note in narrower.notes if "computes double" in note]
+
+
+@pytest.mark.parametrize("target", ["coreml", "webnn"])
+def test_a_target_without_double_refuses_it(target: str) -> None:
+    model = parse_model(HEAD + "g (double[4] x) => (double[4] y) { z = Exp (x) y = Tanh (z) }")
+    with pytest.raises(UnsupportedError, match="--types double=float --io-types"):
+        opshift.convert(model, target=target)
+    report = opshift.convert(model, target=target, types={"double": "float"}, io_types=True).report
+    assert report is not None
+    assert report.verdict is Verdict.WITHIN_BOUND
+
+
+MIXED = [
+    "g (float[4] x, int32[4] i) => (float[4] y) { y = Add (x, i) }",
+    "g (float[4] x, float16[4] i) => (float[8] y) { c = Concat <axis = 0> (x, i) y = Neg (c) }",
+]
+
+
+@pytest.mark.parametrize("graph", MIXED)
+def test_a_copy_that_onnxruntime_does_not_load_is_unchecked(graph: str) -> None:
+    report = opshift.convert(parse_model(HEAD + graph), target="onnxruntime").report
+    assert report is not None
+    assert report.verdict is Verdict.UNCHECKED
+    assert "onnxruntime does not load it" in report.whole.reason
+    right = parse_model(HEAD + graph.replace("int32", "float").replace("float16", "float"))
+    report = opshift.convert(right, target="onnxruntime").report
+    assert report is not None
+    assert report.verdict is Verdict.EQUAL

@@ -53,6 +53,12 @@ def test_an_output_of_maps_becomes_a_tensor(target: str | None) -> None:
     assert np.allclose([[one[4], one[7]] for one in maps], run(model, [{"x": x}])[0][0])
 
 
+def test_a_model_whose_map_was_dropped_is_no_copy() -> None:
+    report = opshift.convert(zipped(SCORES), assume=["tensor-output"], require_proof=True).report
+    assert report is not None
+    assert report.whole.reason == "the two models are the same, apart from the changes that the notes name"
+
+
 def test_labels_that_are_strings_are_named() -> None:
     model = zipped(SCORES, 'classlabels_strings = ["no", "yes"]', onnx.TensorProto.STRING)
     result = opshift.convert(model, decompose=[ML], assume=["tensor-output"], require_proof=True)

@@ -44,6 +44,10 @@ class Kernel:
         return self.start == since_version or (self.end != OPEN_END and self.start <= since_version <= self.end)
 
 
+_UNWRITTEN = {name: frozenset({"tensor(double)"}) for name in ("GRU", "LSTM")}
+"""Element types of kernels that onnxruntime 1.32.0 lists, and that raise once they run."""
+
+
 @functools.cache
 def _kernels() -> Mapping[str, tuple[Kernel, ...]]:
     from onnxruntime.capi import onnxruntime_pybind11_state as native
@@ -51,7 +55,8 @@ def _kernels() -> Mapping[str, tuple[Kernel, ...]]:
     found: dict[str, list[Kernel]] = {}
     for item in native.get_all_opkernel_def():
         if item.domain == "" and item.provider == "CPUExecutionProvider":
-            types = {variable: frozenset(names) for variable, names in item.type_constraints.items()}
+            unwritten = _UNWRITTEN.get(item.op_name, frozenset())
+            types = {variable: frozenset(names) - unwritten for variable, names in item.type_constraints.items()}
             start, end = item.version_range
             found.setdefault(item.op_name, []).append(Kernel(start, end, types))
     return {name: tuple(kernels) for name, kernels in found.items()}

@@ -39,6 +39,7 @@ _KEYS: Mapping[str, type] = {
     "input_types": list,
     "output_types": list,
     "constant_types": list,
+    "narrows": dict,
     "constant_outputs": bool,
     "unused_inputs": bool,
     "declared_shapes": bool,
@@ -207,6 +208,7 @@ class _Reader:
             source=self.text,
             version=table.get("version", ""),
             measured=table.get("measured", False),
+            narrows={**base.narrows, **self._narrowed(table.get("narrows", {}))},
             domains={**base.domains, **self._domains(table.get("domains", {}))},
             **{key: self._types(table, key) or getattr(base, key) for key in lists},
             **{key: table.get(key, getattr(base, key)) for key in flags},
@@ -259,6 +261,16 @@ class _Reader:
             self._source.wrong(f"{key} is empty; omit it if the runtime has all element types", key)
         self._source.once(names, key)
         return tuple(names)
+
+    def _narrowed(self, table: Mapping[str, Any]) -> dict[str, str]:
+        found = {
+            self._source.dtype(name, "narrows"): self._source.dtype(other, "narrows", name)
+            for name, other in table.items()
+        }
+        for name, other in found.items():
+            if name == other:
+                self._source.wrong(f"{name} is computed in itself; omit it", "narrows", name)
+        return found
 
     def _domains(self, table: Mapping[str, Any]) -> dict[str, int | frozenset[str]]:
         found: dict[str, int | frozenset[str]] = {}

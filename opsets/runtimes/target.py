@@ -47,6 +47,8 @@ class Target:
     """The element types that outputs of a model may have; empty: all that it has."""
     constant_types: tuple[str, ...] = ()
     """The element types that it reads constants in; empty: all."""
+    narrows: Mapping[str, str] = field(default_factory=dict)
+    """The element types that it loads, and computes in narrower ones, which lose digits."""
     constant_outputs: bool = True
     """Whether it returns outputs that are constant."""
     unused_inputs: bool = True

@@ -11,8 +11,12 @@ from itertools import starmap
 
 import onnx
 
+from opshift.opsets.registry.node_traits import traits_of
+from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.runtimes import kernels
+from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.known_values import known_values
+from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits
 from opshift.passes.base.arguments import Progress
 from opshift.passes.base.errors import InvalidModelError, UsageError
@@ -27,11 +31,12 @@ from opshift.passes.conversion.request import (
     report_stage,
     retyped,
     without_checks,
+    without_lowered,
 )
 from opshift.passes.graph import traversal
 from opshift.passes.rewrite.edits import Planned
 from opshift.passes.rewrite.fixed_shapes import dynamic, input_shapes, shape_option
-from opshift.passes.rewrite.planner import FirstRefusalError, Focus
+from opshift.passes.rewrite.planner import FirstRefusalError, Focus, Goal
 from opshift.passes.runtime.constant_nodes import ConstantNodes
 
 _ELSEWHERE = 10.0
@@ -51,7 +56,7 @@ def plan_nearest(request: Request, options: Options) -> tuple[Request, Planned]:
     report_stage(options.progress, "plan")
     request, planned = _first_possible(request, options.progress, options.timeout)
     if request.legality.target is not None and not planned.plan.possible:
-        request, planned = _with_other_types(request, planned, options)
+        request, planned = _with_other_types(*_without_quantized(request, planned, options), options)
     made = dataclasses.replace(with_preparation(planned.plan, request.prepared), quantized=options.quantized or "")
     planned = dataclasses.replace(planned, plan=made)
     if not planned.plan.possible:
@@ -92,6 +97,29 @@ def _with_other_types(request: Request, planned: Planned, options: Options) -> t
             break
         request, planned = again, found
     return request, planned
+
+
+def _without_quantized(request: Request, planned: Planned, options: Options) -> tuple[Request, Planned]:
+    """Plan with quantization written out as arithmetic, if types change and fewer nodes are refused then.
+
+    The quantized values get other element types then, which QuantizeLinear does not make of them.
+    """
+    refused = {one.operator.partition("-")[0] for one in planned.plan.refusals}
+    names = {node.op_type for graph in traversal.graphs(request.model) for node in graph.node if _quantizes(node)}
+    if not request.changes or refused.isdisjoint(names) or request.model.functions or request.prepared.refusals:
+        return request, planned
+    own = default_opset(request.model.opset_import) or 1
+    goal = Goal(Legality(own, frozenset(names)), request.goal.semantics)
+    written = plan_request(dataclasses.replace(request, goal=goal), None, options.timeout, hinting=False)
+    again = without_lowered(request, written) if written.plan.possible else None
+    if again is None:
+        return request, planned
+    found = plan_request(again, options.progress, options.timeout, hinting=False)
+    return (again, found) if len(found.plan.refusals) < len(planned.plan.refusals) else (request, planned)
+
+
+def _quantizes(node: onnx.NodeProto) -> bool:
+    return not default_domain(node.domain) and traits_of(node).marks_quantization
 
 
 def refused_places(model: onnx.ModelProto, refusals: Sequence[Refusal]) -> frozenset[int]:

@@ -19,7 +19,7 @@ from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.base.arguments import Progress, check_types
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import FITS, TENSOR_OUTPUT, Plan, Refusal
+from opshift.passes.base.results import FITS, TENSOR_OUTPUT, Action, Plan, Refusal
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
 from opshift.passes.conversion.narrow_floats import MeasuredIslands
 from opshift.passes.conversion.plan_cache import PlanCache
@@ -27,6 +27,8 @@ from opshift.passes.graph.traversal import GraphView, graph_views, graphs
 from opshift.passes.io import external_data as external
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import Source, load
+from opshift.passes.rewrite.apply import lower
+from opshift.passes.rewrite.edits import Planned
 from opshift.passes.rewrite.fixed_shapes import Sizes
 from opshift.passes.rewrite.opset_imports import (
     converted_ir_version,
@@ -35,7 +37,7 @@ from opshift.passes.rewrite.planner import Goal
 from opshift.passes.rewrite.prepare import Preparation, Prepared, Shown, prepare, retype
 from opshift.passes.rewrite.sparse_constants import with_dense_constants
 from opshift.passes.rewrite.target_fit import without_unread
-from opshift.passes.rewrite.target_types import interface_refusals, types_at, types_for
+from opshift.passes.rewrite.target_types import interface_refusals, narrowed, types_at, types_for
 from opshift.passes.rewrite.tensor_output import ZIP_MAP, with_tensors
 from opshift.passes.rewrite.type_choice import Types
 from opshift.passes.rewrite.wide_constants import lacking
@@ -200,8 +202,10 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
     found = dataclasses.replace(found, folds=asked.fold)
     if target is not None and not target.unused_inputs:
         found = without_unread(found, target.name)
-    refusals = () if target is None else tuple(interface_refusals(target, found.model))
-    return dataclasses.replace(found, refusals=(*found.refusals, *refusals)) if refusals else found
+    if target is None:
+        return found
+    refusals, notes = tuple(interface_refusals(target, found.model)), tuple(narrowed(target, found.model))
+    return dataclasses.replace(found, refusals=(*found.refusals, *refusals), notes=(*found.notes, *notes))
 
 
 def type_changes(model: onnx.ModelProto, target: Target | None, options: Options) -> Mapping[int, int]:
@@ -219,6 +223,21 @@ def retyped(request: Request, values: Scope, refused: Collection[str]) -> Reques
         return None
     evaluate = ConstantNodes(request.model) if kernels.installed() else None
     prepared = retype(request.prepared, Types(at=found), _shown(request.source), evaluate)
+    return None if prepared is None else dataclasses.replace(request, prepared=prepared)
+
+
+def without_lowered(request: Request, planned: Planned) -> Request | None:
+    """Return a request for the model as it is once a plan for its own opset was followed, with the types of the target.
+
+    None: its values do not fit these.
+    """
+    model = onnx.ModelProto()
+    model.CopyFrom(request.model)
+    lower(model, planned)
+    steps = tuple(step for step in planned.plan.steps if step.action is Action.LOWER)
+    evaluate = ConstantNodes(model) if kernels.installed() else None
+    lowered = dataclasses.replace(request.prepared, model=model, steps=(*request.prepared.steps, *steps))
+    prepared = retype(lowered, Types(request.changes), _shown(request.source), evaluate)
     return None if prepared is None else dataclasses.replace(request, prepared=prepared)
 
 

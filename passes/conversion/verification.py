@@ -114,8 +114,8 @@ def _compared(request: Request, planned: Planned, rewritten: onnx.ModelProto, op
         unfed = _unfed(rewritten, original, _fed(request, wider=True))
         rewritten = with_interface(rewritten, original, _fed(request, wider=True))
         inputs = _user_inputs(request, original, inputs)
-    if FITS in options.assume and options.inputs is None:
-        original, rewritten = (with_small_integers(one, _integers(request)) for one in (original, rewritten))
+    if options.inputs is None and (small := _small(request, options)):
+        original, rewritten = (with_small_integers(one, small) for one in (original, rewritten))
     widened = any(old in FLOATS and new in FLOATS for old, new in request.changes.items())
     quantized = any(step.action is Action.QUANTIZE for step in plan.prepared)
     narrow = [new for old, new in request.changes.items() if is_narrower(old, new) and type_name(old) in plan.types]
@@ -201,7 +201,7 @@ def _with_files(
     return original, rewritten, original_dir, folder
 
 
-def _unfed(rewritten: onnx.ModelProto, original: onnx.ModelProto, types: Collection[int]) -> str:
+def _unfed(rewritten: onnx.ModelProto, original: onnx.ModelProto, types: Collection[tuple[int, int]]) -> str:
     """Return the reason why the rewritten model cannot be fed or compared in the original's types; empty if it can."""
     opset = default_opset(rewritten.opset_import) or 0
     cast = schema_at("", CAST, opset)
@@ -212,7 +212,7 @@ def _unfed(rewritten: onnx.ModelProto, original: onnx.ModelProto, types: Collect
         wanted = {value.name: value.type.tensor_type.elem_type for value in like}
         for value in values:
             dtype = wanted.get(value.name, 0)
-            changed = dtype in types and dtype != value.type.tensor_type.elem_type
+            changed = (value.type.tensor_type.elem_type, dtype) in types
             if changed and cast and f"tensor({type_name(dtype)})" not in cast.inputs[0].types:
                 return f"the original takes or returns {type_name(dtype)}, to which opset {opset} casts nothing"
     return ""
@@ -274,14 +274,17 @@ def _within(
     return compare_within_bound(before, after, inputs, bound, allowed)
 
 
-def _fed(request: Request, *, wider: bool) -> list[int]:
-    """Return the element types of the fed inputs that change type: the old types if the new ones are `wider`."""
-    return [old if wider else new for old, new in request.changes.items() if (new in exact_types(old)) is wider]
+def _fed(request: Request, *, wider: bool) -> set[tuple[int, int]]:
+    """Return the types of the model that is fed another type, and those: the old one where the new is `wider`."""
+    pairs = [(old, new) for old, new in request.changes.items() if (new in exact_types(old)) is wider]
+    return {(new, old) if wider else (old, new) for old, new in pairs}
 
 
-def _integers(request: Request) -> list[int]:
-    """Return the integer types that become narrower."""
-    return [dtype for dtype in request.changes if dtype in INTEGERS]
+def _small(request: Request, options: Options) -> set[str]:
+    """Return the inputs of integers that are fed small ones: they are assumed to fit, or become inputs of floats."""
+    floats = {old for old, new in request.changes.items() if new in FLOATS} if options.io_types else set()
+    dtypes = INTEGERS & (request.changes.keys() if FITS in options.assume else floats)
+    return {value.name for value in request.source.model.graph.input if value.type.tensor_type.elem_type in dtypes}
 
 
 def _about(result: Result) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from opshift.opsets.registry.facts import INTEGERS, Facts, exact_types, tensor_o
 from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.schema import Schema, default_domain, schema_read_at
 from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY, IF
-from opshift.opsets.registry.value_ranges import of_type
+from opshift.opsets.registry.value_ranges import of_type, whole_numbers_of_type
 from opshift.passes.analysis.known_values import is_constant
 from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.analysis.splicing import named_node, rename_values
@@ -66,7 +66,7 @@ def change_types(model: onnx.ModelProto, values: Scope, asked: Types, *, runnabl
     one.
     """
     changed = {
-        value.name: of_type(wanted) & of_type(old)
+        value.name: whole_numbers_of_type(wanted) & of_type(old)
         for value in model.graph.input
         if asked.outer and (wanted := asked.changes.get(old := value.type.tensor_type.elem_type)) is not None
     }
@@ -231,6 +231,9 @@ class _Retyping:
         now = graph.dtype(name)
         if now is None or now == dtype:
             return name
+        earlier = next((one.casts[name] for one in graph.around() if name in one.casts), None)
+        if earlier is not None and graph.dtype(earlier) == dtype:
+            return graph.source(earlier)
         if (known := graph.copy(name, dtype)) is not None:
             return known
         made = self.names.new(f"{name}_{type_name(dtype)}")
@@ -248,7 +251,10 @@ class _Retyping:
             self.constants.setdefault(name, made)
             owner.stored[made] = dtype
             return made
-        graph.nodes.append(self._cast(name, made, dtype))
+        facts = graph.scope[name]
+        # What restores the type that a Cast made is that Cast.
+        restores = earlier is not None and facts is not None and facts.dtype == dtype
+        graph.nodes.append(self._cast(graph.source(earlier) if restores and earlier else name, made, dtype))
         graph.copies[name, dtype] = made
         graph.stored[made] = dtype
         return made
@@ -338,7 +344,9 @@ class _Retyping:
         if after is not None and after.dtype == TensorProto.STRING:
             node.input[0] = source  # 1 and 1.0 are not written alike
             return
-        if before is not None and after is not None and after.dtype in exact_types(before.dtype or 0):
+        if before is None or after is None:
+            return
+        if after.dtype == before.dtype or after.dtype in exact_types(before.dtype or 0):
             graph.casts[node.output[0]] = graph.source(node.input[0])
 
     # --- nodes that hold graphs ---

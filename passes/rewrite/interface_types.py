@@ -13,21 +13,23 @@ from opshift.passes.graph.editing import drop_named, replace_nodes
 from opshift.passes.graph.names import Names
 
 
-def with_interface(model: onnx.ModelProto, like: onnx.ModelProto, types: Collection[int]) -> onnx.ModelProto:
-    """Return a model with the inputs and outputs of another model, where these have one of some element types.
+def with_interface(
+    model: onnx.ModelProto, like: onnx.ModelProto, types: Collection[tuple[int, int]]
+) -> onnx.ModelProto:
+    """Return a model with the inputs and outputs of another model, where both have one pair of element types.
 
-    Casts restore its own types inside.
+    Each pair has the type of this model first. Casts restore its own types inside.
     """
     wanted_inputs, wanted_outputs = _types(like.graph.input), _types(like.graph.output)
     inputs = {
         name: (wanted_inputs[name], [dtype])
         for name, dtype in _types(model.graph.input).items()
-        if wanted_inputs.get(name, dtype) != dtype and wanted_inputs[name] in types
+        if (dtype, wanted_inputs.get(name)) in types
     }
     outputs = {
         name: wanted_outputs[name]
         for name, dtype in _types(model.graph.output).items()
-        if wanted_outputs.get(name, dtype) != dtype and wanted_outputs[name] in types
+        if (dtype, wanted_outputs.get(name)) in types
     }
     return _wrapped(model, inputs, outputs)
 
@@ -42,12 +44,10 @@ def with_unread(model: onnx.ModelProto, like: onnx.ModelProto, names: Collection
     return work
 
 
-def with_small_integers(model: onnx.ModelProto, types: Sequence[int]) -> onnx.ModelProto:
-    """Return a model that cuts its inputs of these integer types to 16 bits, so that products of two fit in 32."""
-    inputs = {
-        name: (dtype, [TensorProto.INT16, dtype]) for name, dtype in _types(model.graph.input).items() if dtype in types
-    }
-    return _wrapped(model, inputs, {})
+def with_small_integers(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
+    """Return a model that cuts these inputs to integers of 16 bits, so that products of two fit in 32."""
+    types = _types(model.graph.input)
+    return _wrapped(model, {name: (types[name], [TensorProto.INT16, types[name]]) for name in names}, {})
 
 
 def _types(values: Sequence[onnx.ValueInfoProto]) -> dict[str, int]:

@@ -51,6 +51,14 @@ def _size(dtype: int) -> tuple[float, int]:
     return (SIGNIFICANT_BITS[dtype] if dtype in FLOATS else of_type(dtype).high), dtype
 
 
+def narrowed(target: Target, model: onnx.ModelProto) -> Iterator[str]:
+    """Yield notes on element types of a model that the target computes in narrower ones."""
+    found = named_types(walk(model), default_opset(model.opset_import) or 1) if target.narrows else set()
+    for old, new in target.narrows.items():
+        if TensorProto.DataType.Value(old.upper()) in found:
+            yield f"{target.name} computes {old} as {new}: --types {old}={new} shows whether that has enough digits."
+
+
 def interface_refusals(target: Target, model: onnx.ModelProto) -> Iterator[Refusal]:
     """Yield the inputs and outputs of a model whose types the target does not have."""
     held = {tensor.name for tensor in model.graph.initializer}
