@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.registry.facts import Tensor
-from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, of_two
 from opshift.opsets.registry.traits import Trait, Traits
@@ -123,86 +123,60 @@ def _images(meaning: GridSample, operands: Operands) -> Reason | None:
 _FARTHEST = 2**22
 """Places farther out than this are taken for it: floats hold no halves beyond."""
 
-_OUTSIDE = -(2**40)
-"""What a pixel outside counts towards its row in the list of pixels: whatever is added, it stays below zero."""
-
 _STEPS: Mapping[str, Sequence[int]] = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 
 
-def _static(meaning: GridSample, operands: Operands) -> Reason | None:
+def _sampled(meaning: GridSample, operands: Operands) -> Reason | None:
     dtypes = {facts.dtype for facts in operands if facts is not None}
     sizes = (first(operands).shape or ())[2:]
     if None in dtypes:
         return Reason("the element type is unknown", missing=True)
     if len(dtypes) != 1 or not dtypes <= {TensorProto.FLOAT, TensorProto.DOUBLE}:
         return Reason("image and grid are not both of float, or both of double")
-    if not sizes or not all(isinstance(size, int) for size in sizes):
-        return Reason("the size of the image is unknown", missing=True)
+    if not sizes:
+        return Reason("the rank is unknown", missing=True)
     return Reason("the image is empty") if 0 in sizes else None
 
 
 def _nearest(meaning: GridSample, operands: Operands) -> Reason | None:
-    return _static(meaning, operands) if meaning.mode == "nearest" else Reason("it mixes pixels")
+    return _sampled(meaning, operands) if meaning.mode == "nearest" else Reason("it mixes pixels")
 
 
 def _mixes(meaning: GridSample, operands: Operands) -> Reason | None:
-    return Reason("it takes the nearest pixel") if meaning.mode == "nearest" else _static(meaning, operands)
+    return Reason("it takes the nearest pixel") if meaning.mode == "nearest" else _sampled(meaning, operands)
 
 
-def _pixels(meaning: GridSample, size: int) -> Sequence[int | None]:
-    """Return what pixel each position is, from 0 to a period, after which all comes again; None for one outside."""
-    if meaning.padding_mode == "reflection":
-        inside = list(range(size))
-        return (inside + inside[-2:0:-1]) if meaning.align_corners else inside + inside[::-1]
-    # Nothing comes again: clipped places have no position that far out. What is below zero is at the end.
-    positions = (*range(size + 8), *range(-8, 0))
-    if meaning.padding_mode == "border":
-        return [min(max(position, 0), size - 1) for position in positions]
-    return [position if 0 <= position < size else None for position in positions]
-
-
-def _tables(meaning: GridSample, operands: Operands) -> Mapping[str, Any]:
+def _bound(meaning: GridSample, operands: Operands) -> Mapping[str, Any]:
     """Bind what holds of each axis, in the grid's order, "from the innermost tensor dimension to the outermost"."""
-    shape = first(operands).shape or ()
-    sizes = [size for size in shape[:1:-1] if isinstance(size, int)]
+    rank = (first(operands).rank or 2) - 2
     dtype = onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or 0)
-    pixels = [_pixels(meaning, size) for size in sizes]
-    strides = np.cumprod([1, *sizes])
-    rows = [
-        _OUTSIDE if pixel is None else int(pixel * stride)
-        for some, stride in zip(pixels, strides[:-1], strict=True)
-        for pixel in some
-    ]
-    lengths = [len(some) for some in pixels]
     reflects = meaning.padding_mode == "reflection"
-    corners = meaning.align_corners
-    rank = len(sizes)
 
     def numbers(values: Any) -> Tensor:
         return Tensor(np.array(values, dtype))
 
     bound = {
-        "scale": numbers([size - 1 if corners else size for size in sizes]),
-        "shift": numbers(0 if corners else 1),
-        "lowest": numbers([-_FARTHEST if reflects else -4] * rank),
-        "highest": numbers([_FARTHEST if reflects else size + 3 for size in sizes]),
-        "period": numbers(lengths),
-        "starts": numbers(np.cumsum([0, *lengths[:-1]])),
-        "rows": tuple(rows),
-        "images": Tensor(np.array(strides[-1])),
+        "sides": tuple(range(rank + 1, 1, -1)),
+        "corners": numbers(meaning.align_corners),
+        "shift": numbers(0 if meaning.align_corners else 1),
+        "lowest": numbers(-_FARTHEST if reflects else -4),
+        "room": numbers(_FARTHEST if reflects else 3),
+        "padding": meaning.padding_mode,
+        "aligned": meaning.align_corners,
         "batch": (-1, *[1] * (rank + (meaning.mode != "nearest"))),
         "flat": (0, *range(2, rank + 2), 1),
         "back": (0, rank + 1, *range(1, rank + 1)),
     }
     if meaning.mode == "nearest":
         # Of an empty tensor onnxruntime 1.31.1 reduces no axis that is counted from the back.
-        return {**bound, "last": (rank + 1,)}
+        return {**bound, "last": rank + 1}
     near, far = _CURVES[meaning.mode]
     return {
         **bound,
         "steps": numbers(list(itertools.product(_STEPS[meaning.mode], repeat=rank))),
         "taps": (rank + 1,),
-        "last": (rank + 2,),
+        "last": rank + 2,
+        "coordinates": (rank + 2,),
         "near": numbers(near),
         "far": numbers(far),
     }
@@ -215,32 +189,34 @@ _CURVES: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
 """The weight of a pixel by its distance, up to 1 and beyond: polynomials, the constant first; a is -0.75 in cubic."""
 
 
-@lowering(18, applies_if=_nearest, bind=_tables, rounds=True)
+@lowering(18, applies_if=_nearest, bind=_bound, rounds=True)
 def nearest(
     x,
     grid,
-    scale: Sequence[int],
+    sides: Sequence[int],
+    corners: Sequence[int],
     shift: Sequence[int],
     lowest: Sequence[int],
-    highest: Sequence[int],
-    period: Sequence[int],
-    starts: Sequence[int],
-    rows: Sequence[int],
-    images: Sequence[int],
+    room: Sequence[int],
+    padding: str,
+    aligned: int,
     batch: Sequence[int],
     flat: Sequence[int],
     back: Sequence[int],
-    last: Sequence[int],
+    last: int,
 ):
     """Look up the nearest pixel in a list of all; the list begins with a zero for positions outside."""
-    place = op.Mul(op.Sub(op.Mul(op.Add(grid, 1.0), scale), shift), 0.5)
+    sizes = op.Gather(op.Shape(x), sides, axis=0)
+    extent = op.CastLike(sizes, grid)
+    place = op.Mul(op.Sub(op.Mul(op.Add(grid, 1.0), op.Sub(extent, corners)), shift), 0.5)
+    highest = op.Add(extent, room)
     limited = op.Where(op.Less(place, highest), place, highest)
     pixel = op.Round(op.Where(op.Greater(limited, lowest), limited, lowest))
-    position = op.Sub(pixel, op.Mul(op.Floor(op.Div(pixel, period)), period))
-    row = op.ReduceSum(op.Gather(rows, op.Cast(op.Add(position, starts), to=7), axis=0), last, keepdims=0)
+    row = meaning.GridPixels(pixel, sizes, axis=last, padding_mode=padding, align_corners=aligned)
     shape = op.Shape(x)
     count = op.Gather(shape, [0], axis=0)
     depth = op.Gather(shape, [1], axis=0)
+    images = op.ReduceProd(sizes, keepdims=0)
     image = op.Mul(op.Range(0, op.Gather(shape, 0, axis=0), 1), images)
     index = op.Max(op.Add(op.Add(row, op.Reshape(image, batch)), 1), 0)
     listed = op.Reshape(op.Transpose(x, perm=flat), op.Concat(op.Mul(count, images), depth, axis=0), allowzero=1)
@@ -248,24 +224,24 @@ def nearest(
     return op.Transpose(op.Gather(op.Concat(zero, listed, axis=0), index, axis=0), perm=back)
 
 
-@lowering(18, applies_if=_mixes, bind=_tables, rounds=True)
+@lowering(18, applies_if=_mixes, bind=_bound, rounds=True)
 def weighed(
     x,
     grid,
-    scale: Sequence[int],
+    sides: Sequence[int],
+    corners: Sequence[int],
     shift: Sequence[int],
     lowest: Sequence[int],
-    highest: Sequence[int],
-    period: Sequence[int],
-    starts: Sequence[int],
-    rows: Sequence[int],
-    images: Sequence[int],
+    room: Sequence[int],
+    padding: str,
+    aligned: int,
     batch: Sequence[int],
     flat: Sequence[int],
     back: Sequence[int],
     steps: Sequence[int],
     taps: Sequence[int],
-    last: Sequence[int],
+    last: int,
+    coordinates: Sequence[int],
     near: Sequence[int],
     far: Sequence[int],
 ):
@@ -273,7 +249,10 @@ def weighed(
 
     They are looked up in a list of all, which a pixel of zeros begins: that is what lies outside.
     """
-    place = op.Mul(op.Sub(op.Mul(op.Add(grid, 1.0), scale), shift), 0.5)
+    sizes = op.Gather(op.Shape(x), sides, axis=0)
+    extent = op.CastLike(sizes, grid)
+    place = op.Mul(op.Sub(op.Mul(op.Add(grid, 1.0), op.Sub(extent, corners)), shift), 0.5)
+    highest = op.Add(extent, room)
     limited = op.Where(op.Less(place, highest), place, highest)
     within = op.Unsqueeze(op.Where(op.Greater(limited, lowest), limited, lowest), taps)
     pixel = op.Add(op.Floor(within), steps)
@@ -282,12 +261,12 @@ def weighed(
     f0, f1, f2, f3 = op.Split(far, num_outputs=4)
     nearby = op.Add(op.Mul(op.Add(op.Mul(op.Add(op.Mul(n3, far_off), n2), far_off), n1), far_off), n0)
     farther = op.Add(op.Mul(op.Add(op.Mul(op.Add(op.Mul(f3, far_off), f2), far_off), f1), far_off), f0)
-    weight = op.ReduceProd(op.Where(op.Greater(far_off, 1.0), farther, nearby), last, keepdims=1)
-    position = op.Sub(pixel, op.Mul(op.Floor(op.Div(pixel, period)), period))
-    row = op.ReduceSum(op.Gather(rows, op.Cast(op.Add(position, starts), to=7), axis=0), last, keepdims=0)
+    weight = op.ReduceProd(op.Where(op.Greater(far_off, 1.0), farther, nearby), coordinates, keepdims=1)
+    row = meaning.GridPixels(pixel, sizes, axis=last, padding_mode=padding, align_corners=aligned)
     shape = op.Shape(x)
     count = op.Gather(shape, [0], axis=0)
     depth = op.Gather(shape, [1], axis=0)
+    images = op.ReduceProd(sizes, keepdims=0)
     image = op.Mul(op.Range(0, op.Gather(shape, 0, axis=0), 1), images)
     index = op.Max(op.Add(op.Add(row, op.Reshape(image, batch)), 1), 0)
     listed = op.Reshape(op.Transpose(x, perm=flat), op.Concat(op.Mul(count, images), depth, axis=0), allowzero=1)

@@ -64,17 +64,27 @@ def oracle(
         else:
             assert scales is not None
             size, scale = int(np.floor(np.float32(length) * np.float32(end - start) * scales[place])), scales[place]
-        weights = np.array([_weights(what, at, size, length, float(scale), start, end) for at in range(size)])
-        shares = weights.reshape(size, length + 1)[:, :length]
-        if what.mode == "nearest" and length:
-            y = y.take(shares.argmax(1), axis)
-        else:
-            y = np.moveaxis(np.tensordot(shares, y, (1, axis)), 0, axis)
-        outside = weights.reshape(size, length + 1)[:, length].astype(bool)
-        y[(slice(None),) * (axis % x.ndim) + (outside,)] = what.extrapolation_value
+        y = resized_axis(what, y, axis, size, float(scale), start, end)
     if x.dtype.kind in "iu" and _undecided(y):
         raise NotImplementedError("which integers are left of sums next to whole numbers is onnxruntime's to compute")
     return y.astype(x.dtype)
+
+
+def resized_axis(
+    what: Any, y: np.ndarray[Any, Any], axis: int, size: int, scale: float, start: float = 0.0, end: float = 1.0
+) -> np.ndarray[Any, Any]:
+    """Resize floats along one axis. `what` has the attributes of Resize."""
+    length = y.shape[axis]
+    weights = np.array([_weights(what, at, size, length, scale, start, end) for at in range(size)])
+    shares = weights.reshape(size, length + 1)[:, :length]
+    outside = weights.reshape(size, length + 1)[:, length].astype(bool)
+    if what.mode == "nearest" and length:
+        y = y.take(shares.argmax(1), axis)
+    else:
+        y = np.moveaxis(np.tensordot(shares, y, (1, axis)), 0, axis)
+    if outside.any():
+        y[(slice(None),) * (axis % y.ndim) + (outside,)] = what.extrapolation_value
+    return y
 
 
 def _undecided(sums: np.ndarray[Any, Any]) -> bool:
@@ -91,7 +101,7 @@ def _weights(
 ) -> np.ndarray[Any, Any]:
     """What each element along an axis counts for one of the output; one place more, which is 1 where it is outside."""
     weights = np.zeros(length + 1)
-    x = _coordinate(what, np.float32(at), size, length, np.float32(scale), np.float32(start), np.float32(end))
+    x = coordinate(what, np.float32(at), size, length, np.float32(scale), np.float32(start), np.float32(end))
     if what.coordinate_transformation_mode == CROP and not 0 <= x <= length - 1:
         weights[length] = 1
         return weights
@@ -113,7 +123,7 @@ def _weights(
     return weights
 
 
-def _coordinate(what: Resize, at: Any, size: int, length: int, scale: Any, start: Any, end: Any) -> Any:
+def coordinate(what: Any, at: Any, size: int, length: int, scale: Any, start: Any = 0, end: Any = 1) -> Any:
     """Resize-11: the coordinate "in the original tensor" of one in the resized tensor, in float."""
     one, half = np.float32(1), np.float32(0.5)
     pixel = (at + half) / scale - half
@@ -595,17 +605,17 @@ def _interpolated(what: Resize, operands: Operands) -> list[tuple[int, np.float3
 def _taps(what: Resize, scale: np.float32, size: int, length: int) -> tuple[Any, Any]:
     """Return, tap by tap, which elements are added up and what each counts, as onnxruntime 1.32.0 has it."""
     at = np.arange(size, dtype=np.float32)
-    if scale == 1:
-        x = at
-    else:
-        x = np.array(
-            [_coordinate(what, one, size, length, scale, np.float32(0), np.float32(1)) for one in at], np.float32
-        )
-    if what.mode == "nearest":
-        places = np.array([[_nearest(what, float(one), float(scale)) for one in x]])
-        return np.clip(places, 0, length - 1), np.ones(places.shape)
+    x = at if scale == 1 else np.array([coordinate(what, one, size, length, scale) for one in at], np.float32)
     if what.antialias:
         return _windows(what, scale, length, x)
+    return taps_at(what, x, length, float(scale))
+
+
+def taps_at(what: Any, x: np.ndarray[Any, Any], length: int, scale: float = 1.0) -> tuple[Any, Any]:
+    """Return taps and weights at points along an axis. `what` has the attributes of Resize."""
+    if what.mode == "nearest":
+        places = np.array([[_nearest(what, float(one), scale) for one in x]])
+        return np.clip(places, 0, length - 1), np.ones(places.shape)
     if what.mode == "linear":
         x = np.clip(x, np.float32(0), np.float32(length - 1))
         low = np.minimum(x.astype(np.int64), length - 1)
@@ -615,7 +625,7 @@ def _taps(what: Resize, scale: np.float32, size: int, length: int) -> tuple[Any,
         return np.stack([low, high]), np.stack([near, far])
     low = np.floor(x)
     places = low.astype(np.int64) + np.array([-1, 0, 1, 2])[:, None]
-    weights = np.array([_cubic(one, what.cubic_coeff_a) for one in x - low], np.float32).reshape(size, 4).T
+    weights = np.array([_cubic(one, what.cubic_coeff_a) for one in x - low], np.float32).reshape(len(x), 4).T
     if what.exclude_outside:
         weights = weights * ((places >= 0) & (places < length))
         weights = weights / weights.sum(axis=0)
@@ -670,6 +680,96 @@ def weighed(
 ):  # fmt: skip
     """Add up weighted neighbors along one axis, then along the others."""
     return meaning.Interpolated(x, axes=axes, sizes=lengths, taps=taps, places=places, weights=weights)
+
+
+# --- of sizes that are known at run time ----------------------------------------------------------------------------
+
+
+def _may_change(what: Resize, operands: Operands) -> tuple[list[int], list[int]] | Reason:
+    """Return the axes outside of those along which onnxruntime interpolates that may change, then the others.
+
+    See `_interpolated`: with more than three axes, the first two are a batch and channels. It changes neither, but for
+    channels behind height and width. The text allows both.
+    """
+    rank, given = first(operands).rank, operands[2] if _empty(operands, 3) else operands[3]
+    if what.keep_aspect_ratio_policy != "stretch" or what.coordinate_transformation_mode == CROP or what.antialias:
+        return Reason("it crops, keeps the aspect ratio, or its sums have more elements the more it shrinks")
+    if given is None or rank is None:
+        return Reason("the rank is unknown", missing=True)
+    axes = range(rank) if what.axes is None else what.axes
+    numbers = [None] * len(axes) if given.known is None else given.known.tolist()
+    if len(numbers) != len(axes):
+        return Reason("there is not one number for each axis")
+    kept = [1 if _empty(operands, 3) else first(operands).dim(axis) for axis in axes]
+    changed = [axis for axis, number, one in zip(axes, numbers, kept, strict=True) if number != one or number is None]
+    if what.mode == "nearest":
+        return [], changed
+    spatial = (1, 2) if rank == 4 and 1 in changed and 3 not in changed else range(2 if rank > 3 else 0, rank)
+    outer = [axis for axis in changed if axis not in spatial]
+    return outer, [axis for axis in axes if axis in spatial] if changed else []
+
+
+def _at_run_time(sizes: bool) -> Callable[[Resize, Operands], Reason | None]:
+    def given(what: Resize, operands: Operands) -> Reason | None:
+        if _sized(operands) is not sizes:
+            return Reason("no sizes are given" if sizes else "sizes are given, or may be")
+        if _empty(operands, 2 + sizes):
+            return Reason("nothing is given")
+        dtype = first(operands).dtype
+        if dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE) and what.mode != "nearest":
+            return Reason("it is not known to be of float or double", missing=dtype is None)
+        found = _may_change(what, operands)
+        return found if isinstance(found, Reason) else None if any(found) else Reason("no axis changes")
+
+    return given
+
+
+def _axes_that_may_change(what: Resize, operands: Operands) -> Mapping[str, Any]:
+    found = _may_change(what, operands)
+    assert not isinstance(found, Reason)
+    axes = range(first(operands).rank or 0) if what.axes is None else what.axes
+    return {
+        "axes": (*found[0], *found[1]),
+        "at": tuple(axes.index(axis) for some in found for axis in some),
+        "outer": len(found[0]),
+        "mode": what.mode,
+        "coordinates": what.coordinate_transformation_mode,
+        "nearest": what.nearest_mode,
+        "free": what.cubic_coeff_a,
+        "exclude": what.exclude_outside,
+    }
+
+
+@lowering(18, applies_if=_at_run_time(sizes=False), bind=_axes_that_may_change, cost=40, rounds=True)
+def scaled_at_run_time(
+    x, roi, scales, sizes,
+    axes: Sequence[int], at: Sequence[int], outer: int, mode: str, coordinates: str, nearest: str, free: float,
+    exclude: int,
+):  # fmt: skip
+    """Compute the sizes, and where the elements lie, from scales."""
+    changed = op.Gather(scales, at, axis=0)
+    lengths = op.Cast(op.Gather(op.Shape(x), axes, axis=0), to=1)
+    return meaning.ResizedAxes(
+        x, changed, op.Cast(op.Floor(lengths * changed), to=7),
+        axes=axes, outer=outer, mode=mode, coordinate_transformation_mode=coordinates, nearest_mode=nearest,
+        cubic_coeff_a=free, exclude_outside=exclude,
+    )  # fmt: skip
+
+
+@lowering(18, applies_if=_at_run_time(sizes=True), bind=_axes_that_may_change, cost=40, rounds=True)
+def sized_at_run_time(
+    x, roi, scales, sizes,
+    axes: Sequence[int], at: Sequence[int], outer: int, mode: str, coordinates: str, nearest: str, free: float,
+    exclude: int,
+):  # fmt: skip
+    """Compute the scales, and where the elements lie, from sizes."""
+    changed = op.Gather(sizes, at, axis=0)
+    lengths = op.Cast(op.Gather(op.Shape(x), axes, axis=0), to=1)
+    return meaning.ResizedAxes(
+        x, op.Cast(changed, to=1) / lengths, changed,
+        axes=axes, outer=outer, mode=mode, coordinate_transformation_mode=coordinates, nearest_mode=nearest,
+        cubic_coeff_a=free, exclude_outside=exclude,
+    )  # fmt: skip
 
 
 def _unchanged(what: Resize, operands: Operands) -> bool:
@@ -754,6 +854,8 @@ OPERATOR = Operator(
         twice,
         upsampled,
         *BY_WEIGHTS,
+        scaled_at_run_time,
+        sized_at_run_time,
     ),
     idle=_unchanged,
     traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS, Trait.SAMPLES), floats_by=floats_by, counts=(1, 2, 3), grows=True),

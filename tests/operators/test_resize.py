@@ -36,48 +36,44 @@ class TestResize(Table):
     tolerance = 1e-6
     cases = (
         *(
-            scaled(f"{mode} {coordinates} {nearest}", Resize(mode, coordinates, nearest), *scales, symbolic=11)
+            scaled(f"{mode} {coordinates} {nearest}", Resize(mode, coordinates, nearest), *scales)
             for mode, nearest in (("nearest", "round_prefer_floor"), ("nearest", "ceil"), ("linear", ""), ("cubic", ""))
             for coordinates in ("half_pixel", "pytorch_half_pixel", "align_corners")
             for scales in ((1, 1, 2, 2), (1, 1, 0.6, 1.7))
         ),
-        scaled("round up", Resize("nearest", "half_pixel", "round_prefer_ceil"), 1, 1, 2, 0.5, symbolic=11),
-        scaled(
-            "cubic, outside excluded", Resize("cubic", cubic_coeff_a=-0.5, exclude_outside=1), 1, 1, 2, 2, symbolic=11
-        ),
-        scaled("symmetric", Resize("linear", "half_pixel_symmetric"), 1, 1, 2.3, 1.7, symbolic=19),
+        scaled("round up", Resize("nearest", "half_pixel", "round_prefer_ceil"), 1, 1, 2, 0.5),
+        scaled("cubic, outside excluded", Resize("cubic", cubic_coeff_a=-0.5, exclude_outside=1), 1, 1, 2, 2),
+        scaled("symmetric", Resize("linear", "half_pixel_symmetric"), 1, 1, 2.3, 1.7),
         *(
-            scaled("linear from the corner", Resize("linear", CORNER), *scales, symbolic=least)
-            for scales, least in (((1, 1, 2, 3), 7), ((1, 1, 1.5, 2.4), 7), ((1, 1, 0.5, 0.6), 10))
+            scaled("linear from the corner", Resize("linear", CORNER), *scales)
+            for scales in ((1, 1, 2, 3), (1, 1, 1.5, 2.4), (1, 1, 0.5, 0.6))
         ),
         *(
-            scaled(f"{nearest} from the corner", Resize("nearest", CORNER, nearest), *scales, symbolic=least)
-            for nearest, scales, least in (
-                ("floor", (1, 1, 2, 3), 7),
-                ("floor", (2, 1.5, 2.4, 1.7), 7),
-                ("ceil", (1, 1, 0.6, 0.5), 10),
-                ("floor", (1, 1, 0.6, 0.5), 11),
-                ("simple", (1, 1, 0.6, 0.5), 10),
-                ("simple", (1, 1, 0.6, 2.4), 10),
+            scaled(f"{nearest} from the corner", Resize("nearest", CORNER, nearest), *scales)
+            for nearest, scales in (
+                ("floor", (1, 1, 2, 3)),
+                ("floor", (2, 1.5, 2.4, 1.7)),
+                ("ceil", (1, 1, 0.6, 0.5)),
+                ("floor", (1, 1, 0.6, 0.5)),
+                ("simple", (1, 1, 0.6, 0.5)),
+                ("simple", (1, 1, 0.6, 2.4)),
             )
         ),
-        scaled("computed", Resize("linear", CORNER), 1, 1, 2, 3, known=False, least=10),
-        scaled("computed, cubic", Resize("cubic"), 1, 1, 2, 3, known=False, least=11),
+        scaled("computed", Resize("linear", CORNER), 1, 1, 2, 3, known=False),
+        scaled("computed, cubic", Resize("cubic"), 1, 1, 2, 3, known=False),
         scaled("empty roi", Resize("linear", CORNER), 1, 1, 2, 3, roi=EMPTY),
-        sized("linear from the corner", Resize("linear", CORNER), 1, 2, 8, 7, symbolic=11),
-        sized("nearest from the corner", Resize("nearest", CORNER, "floor"), 1, 2, 8, 7, symbolic=11),
-        Case(
-            "empty scales", [IMAGE, EMPTY, EMPTY, np.array([1, 2, 8, 7])], Resize("cubic"), known=(1, 2, 3), symbolic=11
-        ),
-        Case("empty scales, computed sizes", [IMAGE, EMPTY, EMPTY, np.array([1, 2, 8, 7])], known=(1, 2), least=11),
+        sized("linear from the corner", Resize("linear", CORNER), 1, 2, 8, 7),
+        sized("nearest from the corner", Resize("nearest", CORNER, "floor"), 1, 2, 8, 7),
+        Case("empty scales", [IMAGE, EMPTY, EMPTY, np.array([1, 2, 8, 7])], Resize("cubic"), known=(1, 2, 3)),
+        Case("empty scales, computed sizes", [IMAGE, EMPTY, EMPTY, np.array([1, 2, 8, 7])], known=(1, 2)),
         Case(
             "no sizes",
             [IMAGE, EMPTY, arr([1, 1, 2, 3]), np.zeros(0, np.int64)],
             Resize("linear", CORNER),
             least=11,
         ),
-        sized("linear", Resize("linear"), 1, 2, 8, 7, symbolic=11),
-        sized("computed, linear", Resize("linear"), 1, 2, 8, 7, known=False, least=11),
+        sized("linear", Resize("linear"), 1, 2, 8, 7),
+        sized("computed, linear", Resize("linear"), 1, 2, 8, 7, known=False),
         Case(
             "cropped",
             [IMAGE, arr([0, 0, 0.2, -0.3, 1, 1, 0.9, 1.2]), None, np.array([1, 2, 3, 6])],
@@ -86,8 +82,8 @@ class TestResize(Table):
             least=11,
         ),
         scaled("some axes", Resize("linear", CORNER, axes=(-1, 2)), 2, 3),
-        scaled("some axes, computed", Resize("linear", axes=(2, 3)), 2, 3, known=False, least=11),
-        sized("some axes", Resize("linear", axes=(3, 2)), 7, 8, symbolic=11),
+        scaled("some axes, computed", Resize("linear", axes=(2, 3)), 2, 3, known=False),
+        sized("some axes", Resize("linear", axes=(3, 2)), 7, 8),
         *(
             scaled(
                 f"{mode} {coordinates}, no aliases", Resize(mode, coordinates, antialias=1), 1, 1, *scales, symbolic=18
@@ -141,22 +137,6 @@ class TestResize(Table):
         ),
     )
     refusals = (
-        Refused(
-            '<ir_version: 8, opset_import: ["": 11]> g (float[1,1,4,4] x, float[4] scales) => (float[1,1,8,8] y)'
-            "<float[0] roi = {}>"
-            ' { y = Resize<coordinate_transformation_mode="tf_half_pixel_for_nn">(x, roi, scales) }',
-            Code.MISSING_FACT,
-            "it has no tf_half_pixel_for_nn coordinates",
-            {"opset": 13},
-        ),
-        Refused(
-            '<ir_version: 8, opset_import: ["": 11]> g (float[1,1,4,4] x, float[4] scales) => (float[1,1,a,b] y)'
-            "<float[0] roi = {}>"
-            ' { y = Resize<mode="linear", coordinate_transformation_mode="asymmetric">(x, roi, scales) }',
-            Code.MISSING_FACT,
-            "the scales are not known",
-            {"opset": 9},
-        ),
         Refused(
             '<ir_version: 8, opset_import: ["": 12]> g (float[1,1,4,4] x, float[n] scales, int64[m] sizes) =>'
             " (float[1,1,a,b] y) <float[0] roi = {}> { y = Resize (x, roi, scales, sizes) }",
@@ -273,3 +253,43 @@ def test_cubic_convolution_is_verified_equal(before: tuple[int, int], after: tup
         report = opshift.convert(model, opset=10, seed=seed).report
         assert report is not None
         assert report.verdict == "equal"
+
+
+@pytest.mark.parametrize(
+    ("mode", "coordinates", "target"),
+    [
+        ("nearest", "half_pixel", 7),
+        ("linear", "align_corners", 10),
+        pytest.param("linear", "half_pixel_symmetric", 18, marks=pytest.mark.slow),
+        pytest.param("cubic", "half_pixel", 10, marks=pytest.mark.slow),
+        pytest.param("cubic", "align_corners", 18, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("given", ["scales", "sizes"])
+def test_sizes_may_be_known_at_run_time_only(mode: str, coordinates: str, target: int, given: str) -> None:
+    """As PyTorch exports an interpolation to a height and a width, or by factors, of images of any size."""
+    inputs = {"scales": "float[4] by", "sizes": "int64[2] to"}[given]
+    spelled = f'mode = "{mode}", coordinate_transformation_mode = "{coordinates}"'
+    nodes = {
+        "scales": f"y = Resize<{spelled}> (x, , by)",
+        "sizes": f"shape = Shape<end = 2> (x) by = Concat<axis = 0> (shape, to) y = Resize<{spelled}> (x, , , by)",
+    }[given]
+    model = parse_model(
+        '<ir_version: 9, opset_import: ["": 19]> '
+        f"g (float[n, c, h, w] x, {inputs}) => (float[n, c, p, q] y) {{ {nodes} }}"
+    )
+    decompose = ["Resize"] if target > 10 else []
+    result = opshift.convert(model, opset=target, decompose=decompose, verify=False).rewritten
+    assert not {"Resize", "Upsample"} & {node.op_type for node in result.graph.node}
+    rng = np.random.default_rng(5)
+    for size, ratios in (((4, 5), (2, 0.6)), ((1, 7), (3, 1)), ((9, 3), (0.4, 2.5)), ((6, 6), (1, 1))):
+        x = rng.normal(size=(2, 3, *size)).astype(F32)
+        by = arr([1, 1, *ratios])
+        to = np.array([int(ratio * length) for ratio, length in zip(ratios, size, strict=True)])
+        feed = {"x": x, **({"by": by} if given == "scales" else {"to": np.maximum(to, 1)})}
+        (expected,), (found,) = run(model, [feed])[0], run(result, [feed])[0]
+        if mode == "nearest":
+            np.testing.assert_array_equal(found, expected)
+        else:
+            # Two passes of up to four products each; the weights of cubic add up to 1.5 in size.
+            np.testing.assert_allclose(found, expected, rtol=0, atol=8 * 2.0**-23 * float(np.abs(x).max()))

@@ -10,9 +10,10 @@ from onnx.parser import parse_model
 from running import run, same
 
 from operators.harness import F64, Array, Case, Code, Refused, Table, converted
-from opshift.opsets.operators import affinegrid, dft, gridsample, melweightmatrix, stft
+from opshift.opsets.operators import affinegrid, dft, gridpixels, gridsample, melweightmatrix, stft
 from opshift.opsets.operators.affinegrid import AffineGrid
 from opshift.opsets.operators.dft import DFT
+from opshift.opsets.operators.gridpixels import GridPixels
 from opshift.opsets.operators.gridsample import GridSample
 from opshift.opsets.operators.melweightmatrix import MelWeightMatrix
 from opshift.opsets.operators.stft import STFT
@@ -34,33 +35,68 @@ class TestGridSample(Table):
     tolerance = 1e-4
     cases = (
         *(
-            Case(f"{mode} {padding} {corners}", image(3, 4), GridSample(mode, padding, corners), symbolic=16)
+            Case(f"{mode} {padding} {corners}", image(3, 4), GridSample(mode, padding, corners))
             for mode in MODES
             for padding in PADDINGS
             for corners in (0, 1)
         ),
-        Case("one pixel", image(1, 1), GridSample("nearest", "border", 0), symbolic=16),
-        Case("volume", image(2, 3, 4), GridSample(), symbolic=20),
-        Case("volume, nearest", image(2, 3, 4), GridSample("nearest", "border", 1), symbolic=20),
-        Case("one pixel, reflected", image(1, 2), GridSample("linear", "reflection", 1), symbolic=16),
-        Case("far out", [image(3, 4)[0], 40 * image(3, 4)[1]], GridSample("cubic", "reflection", 0), symbolic=16),
+        Case("one pixel", image(1, 1), GridSample("nearest", "border", 0)),
+        Case("volume", image(2, 3, 4), GridSample()),
+        Case("volume, nearest", image(2, 3, 4), GridSample("nearest", "border", 1)),
+        Case("one pixel, reflected", image(1, 2), GridSample("linear", "reflection", 1)),
+        Case("far out", [image(3, 4)[0], 40 * image(3, 4)[1]], GridSample("cubic", "reflection", 0)),
     )
     refusals = (
         Refused(
-            '<ir_version: 9, opset_import: ["": 20]> g (float[1,1,d,h,w] x, float[1,2,2,2,3] g) '
-            "=> (float[1,1,2,2,2] y) { y = GridSample (x, g) }",
+            '<ir_version: 9, opset_import: ["": 20]> g (float[] x, float[] g) => (float[] y) { y = GridSample (x, g) }',
             Code.MISSING_FACT,
             "rank 4 only",
             {"opset": 16},
         ),
         Refused(
-            '<ir_version: 9, opset_import: ["": 20]> g (float[1,1,h,w] x, float[1,2,2,2] g) '
-            "=> (float[1,1,2,2] y) { y = GridSample (x, g) }",
+            '<ir_version: 9, opset_import: ["": 20]> g (float[] x, float[] g) => (float[] y) { y = GridSample (x, g) }',
             Code.MISSING_FACT,
-            "the size of the image is unknown",
+            "the rank is unknown",
             {"opset": 15},
         ),
     )
+
+
+def places(*sizes: int, dtype: Any = np.float32) -> list[Array]:
+    """Whole places in and around an image, and its sizes."""
+    return [RNG.integers(-4, 9, (5, 7, len(sizes))).astype(dtype), np.array(sizes)]
+
+
+class TestGridPixels(Table):
+    operator = gridpixels.OPERATOR
+    cases = (
+        *(
+            Case(f"{padding} {corners}, {sizes}", places(*sizes), GridPixels(2, padding, corners))
+            for padding in PADDINGS
+            for corners in (0, 1)
+            for sizes in ((4, 3), (1, 5, 2))
+        ),
+        *(
+            Case(f"{'known' if known else 'double'}, {one}", places(3, 4, dtype=dtype), GridPixels(2, one), known=known)
+            for one in PADDINGS
+            for dtype, known in ((F64, ()), (np.float32, (1,)))
+        ),
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_images_that_are_sampled_may_have_any_size(mode: str, padding: str) -> None:
+    model = parse_model(
+        '<ir_version: 9, opset_import: ["": 20]> g (float[n,c,h,w] x, float[n,p,q,2] g) => (float[n,c,p,q] y) '
+        f'{{ y = GridSample <mode = "{mode}", padding_mode = "{padding}"> (x, g) }}'
+    )
+    result = converted(model, opset=13)
+    for sizes in ((3, 4), (1, 1), (7, 2)):
+        pixels, grid = image(*sizes)
+        feeds = [{"x": pixels, "g": grid}]
+        (expected,), (found,) = run(model, feeds)[0], run(result, feeds)[0]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
 def signal(*shape: int, dtype: Any = np.float32) -> Array:
