@@ -70,6 +70,7 @@ GEMM = "float[2,3] x, float[4,3] w, float[4] b"
 QUANTIZED = "uint8[2,8] a, int8[8,3] w, float s, float[3] t, uint8 z, int8 q, float[3] b"
 PACKED = "float[2,40] x, uint8[3,3,8] w, float[9] s, uint8[6] z, float[3] b"
 BITS = "<K = 40, N = 3, bits = 4, block_size = 16>"
+GROUPS = f"int32[40] g = {{{', '.join(str(7 * column % 3) for column in range(40))}}}"
 HALF_CONV = "float16[1,2,5] x, float16[4,2,3] w"
 GRID = "float[1,2,3,4] x, float[1,5,6,2] g"
 BYTES = {"w": (0, 256), "z": (0, 256)}
@@ -257,6 +258,15 @@ CASES = [
     ),
     Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s, z, , b)", PACKED, "float[2,3] y", (11, 17, 21), whole=BYTES),
     Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s)", PACKED, "float[2,3] y", (17, 21), whole=BYTES),
+    Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s, , g, b)", PACKED, "float[2,3] y", (11, 21), GROUPS, BYTES),
+    Case(
+        f"y = com.microsoft.MatMulNBits {BITS} (x, w, s, z, g)",
+        PACKED.replace("uint8[6] z", "float[9] z"),
+        "float[2,3] y",
+        (17, 21),
+        GROUPS,
+        {"w": (0, 256)},
+    ),
     Case(
         f"y = com.microsoft.MatMulNBits {BITS.replace('bits = 4', 'bits = 2')} (x, w, s, z)",
         PACKED.replace("[3,3,8]", "[3,3,4]").replace("uint8[6]", "uint8[3]"),

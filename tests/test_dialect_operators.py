@@ -171,6 +171,32 @@ def test_one_step_of_a_quantized_value_counts_unless_rounding_decides_it() -> No
     assert verdicts == [Verdict.EQUAL, Verdict.DIFFERENT, Verdict.DIFFERENT]
 
 
+CHAINED = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+g (uint8[1,8,8,8] a) => (float[1,5] y)
+  <float s = {0.013}, float t = {0.011}, float u = {0.02}, uint8 p = {3}, uint8 q = {0}, uint8 m = {128},
+   uint8 n = {129}, float[8,5] w = {WEIGHTS}> {
+  BODY
+  e = DequantizeLinear (b, s, p) f = ReduceMean <axes = [2, 3], keepdims = 0> (e)
+  h = QuantizeLinear (f, t, q) i = DequantizeLinear (h, t, q) j = MatMul (i, w)
+  k = QuantizeLinear (j, u, m) y = DequantizeLinear (k, u, m) }"""
+POOL = "AveragePool <kernel_shape = [2, 2], strides = [2, 2]>"
+
+
+def test_steps_are_decided_by_rounding_where_both_scales_are_one_constant() -> None:
+    """A quarter of the means of four lies in the middle of two steps, and the kernel adds the zero point first."""
+    weights = ", ".join(f"{weight:.3f}" for weight in np.random.default_rng(3).normal(size=40))
+    text = CHAINED.replace("WEIGHTS", weights)
+    original = onnx.parser.parse_model(text.replace("BODY", f"b = com.microsoft.QLinear{POOL} (a, s, p, s, p)"))
+    right = text.replace("BODY", f"c = DequantizeLinear (a, s, p) d = {POOL} (c) b = QuantizeLinear (d, s, p)")
+    wrong = [
+        right.replace("QuantizeLinear (j, u, m)", "QuantizeLinear (j, u, n)"),
+        right.replace("DequantizeLinear (k, u, m)", "DequantizeLinear (k, u, n)"),
+        right.replace("DequantizeLinear (k, u, m)", "DequantizeLinear (k, s, m)"),
+    ]
+    verdicts = [opshift.verify(original, onnx.parser.parse_model(one)).whole.verdict for one in (right, *wrong)]
+    assert verdicts == [Verdict.EQUAL, *[Verdict.DIFFERENT] * 3]
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
@@ -185,6 +211,26 @@ def test_one_step_of_a_quantized_value_counts_unless_rounding_decides_it() -> No
             "y = com.microsoft.BiasSoftmax <axis = 1, is_inner_broadcast = 1> (x, w)",
             "float[2,3,4] x, float[2,4] w",
             "another rank",
+        ),
+        (
+            "y = com.microsoft.Attention <num_heads = 2, do_rotary = 1> (x, w, b)",
+            "float[2,5,6] x, float[6,24] w, float[24] b",
+            "do_rotary",
+        ),
+        (
+            "y = com.microsoft.MatMulNBits <K = 32, N = 3, block_size = 16> (x, w, s, z, g)",
+            "float[2,32] x, uint8[3,2,8] w, float[6] s, uint8[3] z, int32[32] g",
+            "ignores packed zero points",
+        ),
+        (
+            "y = com.microsoft.MatMulNBits <K = 32, N = 3, bits = 8, block_size = 16> (x, w, s, , g)",
+            "float[2,32] x, uint8[3,2,16] w, float[6] s, int32[32] g",
+            "8 bits",
+        ),
+        (
+            "y = com.microsoft.MatMulNBits <K = 32, N = 3, block_size = 16> (x, w, s, , g)",
+            "float[2,32] x, uint8[3,2,8] w, float[6] s, int32[32] g",
+            "computed",
         ),
     ],
 )

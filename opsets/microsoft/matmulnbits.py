@@ -10,7 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.registry.dialect import MICROSOFT
-from opshift.opsets.registry.facts import Facts
+from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -60,7 +60,8 @@ def oracle(
 ) -> Array:
     """MatMulNBits-1: the weights "are quantized with block_size", along K, and multiplied from the right.
 
-    Zero points are packed as weights are, each row "padded to byte"; by default they are 2^(bits - 1).
+    Zero points are packed as weights are, each row "padded to byte"; by default they are 2^(bits - 1). `g_idx` is the
+    "group_idx" of each of the K columns: the block whose scale and zero point it has.
     """
     rows, blocks = what.N, what.blocks
     if not b.size:
@@ -74,9 +75,20 @@ def oracle(
         points = _unpacked(what, zeros.reshape(rows, -1)).reshape(rows, -1)[:, :blocks].astype(np.float64)
     else:
         points = zeros.reshape(rows, blocks).astype(np.float64)
-    each = (weights - points[..., None]) * scales.reshape(rows, blocks, 1).astype(np.float64)
-    y = a.astype(np.float64) @ each.reshape(rows, -1)[:, : what.K].T
+    group = np.arange(what.K) // what.block_size if index is None else index[: what.K]
+    numbers = weights.reshape(rows, -1)[:, : what.K] - points[:, group]
+    y = a.astype(np.float64) @ (numbers * scales.reshape(rows, blocks)[:, group].astype(np.float64)).T
     return np.asarray(y if bias is None else y + bias).astype(a.dtype)
+
+
+def normal(what: MatMulNBits, operands: Operands) -> tuple[MatMulNBits, Operands]:
+    """Leave out an index of groups that has the columns in their order."""
+    index, points = operands[4], operands[3]
+    held = None if index is None else index.known
+    packed = points is not None and points.type == "tensor(uint8)"
+    if held is None or packed or not np.array_equal(held[: what.K], np.arange(what.K) // what.block_size):
+        return what, operands
+    return what, (*operands[:4], None, *operands[5:])
 
 
 def _is_omitted(operands: Operands) -> bool:
@@ -98,12 +110,22 @@ def _known(what: MatMulNBits, operands: Operands) -> Reason | None:
         return Reason("the weights are laid out for one machine (weight_prepacked)")
     if _is_omitted(operands):
         return Reason("")
-    return None if operands[4] is None else Reason("g_idx orders the columns")
+    return None if operands[4] is None else _grouped(what, operands)
 
 
-def _form(bias: bool, zeros: str) -> Callable[[MatMulNBits, Operands], Reason | None]:
+def _grouped(what: MatMulNBits, operands: Operands) -> Reason | None:
+    """Return why columns of any order cannot be scaled by their groups; onnxruntime 1.32.0 does so for 4 bits alone."""
+    index, points = operands[4] or Facts(), operands[3]
+    if what.bits != 4:
+        return Reason(f"the CPU kernel takes no columns of {what.bits} bits in groups (g_idx)")
+    if points is not None and points.type == "tensor(uint8)":
+        return Reason("the CPU kernel ignores packed zero points of columns in groups (g_idx)")
+    return Reason("the groups of the columns are computed (g_idx)") if index.known is None else None
+
+
+def _form(bias: bool, zeros: str, grouped: bool | None = False) -> Callable[[MatMulNBits, Operands], Reason | None]:
     def given(what: MatMulNBits, operands: Operands) -> Reason | None:
-        if (operands[5] is not None) != bias:
+        if (operands[5] is not None) != bias or grouped not in (None, operands[4] is not None):
             return Reason("")
         if bias:
             return None if _is_omitted(operands) and not what.weight_prepacked else _known(what, operands)
@@ -121,6 +143,7 @@ _NARROW = {2: TensorProto.UINT2, 4: TensorProto.UINT4, 8: TensorProto.UINT8}
 
 
 def _bind(what: MatMulNBits, operands: Operands) -> Mapping[str, Any]:
+    held = (operands[4] or Facts()).known
     return {
         "bits": what.bits,
         "packed": (what.N, what.blocks, what.block_size * what.bits // 8, 1),
@@ -138,6 +161,7 @@ def _bind(what: MatMulNBits, operands: Operands) -> Mapping[str, Any]:
         "block": what.block_size,
         "scale_each": (what.N, what.blocks),
         "center": 2 ** (what.bits - 1),
+        "group": None if held is None else Tensor(np.asarray(held[: what.K], np.int64)),
     }
 
 
@@ -149,21 +173,21 @@ def _some(*names: str) -> Callable[[MatMulNBits, Operands], Mapping[str, Any]]:
     return bind
 
 
-@lowering(18, applies_if=_form(True, ""), rounds=True)
+@lowering(18, applies_if=_form(True, "", None), rounds=True)
 def with_bias(a, b, scales, zeros, index, bias):
     """Add the bias to the product."""
-    return meaning.Same(a, b, scales, zeros) + bias
+    return meaning.Same(a, b, scales, zeros, index) + bias
 
 
 # What unpacks the weights at run time costs more than what DequantizeLinear reads as they are.
 WIDE = 64.0
 
 
-@lowering(18, applies_if=_form(False, "none"), bind=_some("each", "middle"), cost=WIDE)
+@lowering(18, applies_if=_form(False, "none", None), bind=_some("each", "middle"), cost=WIDE)
 def with_middle(a, b, scales, zeros, index, bias, each: Sequence[int], middle: float):
     """Add the middle of the range as the zero point."""
     points = op.Expand(op.CastLike(middle, scales), each)
-    return meaning.Same(a, b, scales, points)
+    return meaning.Same(a, b, scales, points, index)
 
 
 @lowering(18, applies_if=_omitted, bind=lambda what, operands: {"count": (what.N,)})
@@ -207,7 +231,7 @@ def blocked(
 _UNPACK = _some("bits", "rows", "points", "count", "to")
 
 
-@lowering(18, applies_if=_form(False, "packed"), bind=_UNPACK, cost=WIDE)
+@lowering(18, applies_if=_form(False, "packed", None), bind=_UNPACK, cost=WIDE)
 def with_packed(
     a, b, scales, zeros, index, bias,
     bits: int, rows: Sequence[int], points: Sequence[int], count: Sequence[int], to: int,
@@ -235,6 +259,25 @@ def unpacked(
     return op.MatMul(a, op.Transpose(weights, perm=[1, 0]))
 
 
+@lowering(
+    18,
+    applies_if=_form(False, "float", True),
+    bind=_some("bits", "packed", "whole", "most", "scale_each", "to", "group"),
+    rounds=True,
+)
+def grouped(
+    a, b, scales, zeros, index, bias,
+    bits: int, packed: Sequence[int], whole: Sequence[int], most: Sequence[int], scale_each: Sequence[int],
+    to: int, group: Sequence[int],
+):  # fmt: skip
+    """Unpack the weights, subtract the zero point of each column's group, scale, and multiply."""
+    every = op.Reshape(meaning.Unpacked(op.Reshape(b, packed), bits=bits, dtype=to), whole)
+    numbers = op.Slice(every, [0], most, [1])
+    points = op.Gather(op.Reshape(zeros, scale_each), group, axis=1)
+    weights = (numbers - points) * op.Gather(op.Reshape(scales, scale_each), group, axis=1)
+    return op.MatMul(a, op.Transpose(weights, perm=[1, 0]))
+
+
 OPERATOR = Operator(
     name="MatMulNBits",
     domain=MICROSOFT,
@@ -242,7 +285,11 @@ OPERATOR = Operator(
     versions=(Version(1),),
     operands=("A", "B", "scales", "zero_points", "g_idx", "bias"),
     oracle=oracle,
-    lowerings=(with_bias, omitted, blocked_around_middle, blocked, with_middle, with_packed, unpacked),
-    refused="`g_idx`, `weight_prepacked`, bits other than 2, 4 and 8",
+    normal=normal,
+    lowerings=(with_bias, omitted, blocked_around_middle, blocked, with_middle, with_packed, unpacked, grouped),
+    refused=(
+        "`g_idx` that is computed, or beside packed zero points, or of other than 4 bits; `weight_prepacked`; "
+        "bits other than 2, 4 and 8"
+    ),
     traits=Traits(floats=(Trait.SUMS,), factors=3, packed_weights=(1, 2, 3)),
 )

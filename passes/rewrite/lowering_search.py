@@ -383,7 +383,7 @@ def _failed(lifted: Lifted, native: Failure, failures: Sequence[Failure], *, abs
     """Return why nothing expresses a meaning: why the operator itself does not, and what comes nearest."""
     nearest = min(
         (*_for_another_type(lifted), *failures),
-        key=lambda failure: (not failure.missing, not failure.assumption, bool(failure.busy), failure.beside),
+        key=lambda one: (not one.missing, not one.assumption, bool(one.busy), one.beside, not one.reason),
         default=None,
     )
     return Failure(

@@ -17,6 +17,7 @@ from opshift.passes.analysis.scopes import inlined, versions
 from opshift.passes.base.limits import Limits
 from opshift.passes.proof.rounding.inner_sums import makes_constants
 from opshift.passes.proof.rounding.perturbation import Perturbation
+from opshift.passes.proof.rounding.scales import scales_apart
 from opshift.passes.proof.rounding.suspects import is_suspect
 from opshift.passes.proof.rounding.training import trained_apart
 from opshift.passes.proof.rounding.values import (
@@ -41,7 +42,7 @@ class WideModel:
 
     def __init__(self, source: Runnable, limits: Limits) -> None:
         """Keep the model; nothing is run yet."""
-        source = replace(source, proto=trained_apart(inlined(source.proto)), path=None)
+        source = replace(source, proto=scales_apart(trained_apart(inlined(source.proto))), path=None)
         self.plain = Interpreter(source, limits)
         self._wide = Interpreter(source, limits)
         graph = self.plain.model.graph
