@@ -195,6 +195,20 @@ def test_a_renamed_output_is_found() -> None:
     assert _kinds(_examined(renames_an_output, cases)) == {"invalid result"}
 
 
+@pytest.mark.parametrize(("target", "fault"), [("opencv-4", None), ("openvino", "other inputs")])
+def test_inputs_are_dropped_only_for_targets_that_run_none_unread(target: str, fault: str | None) -> None:
+    text = '<ir_version: 8, opset_import: ["": 13]> g (float[2] x%s) => (float[2] y) { y = Relu (x) }'
+    original, result = (onnx.parser.parse_model(text % inputs) for inputs in (", float[2] z", ""))
+    assert check.fault(original, result, {"target": target}, 13) == fault
+
+
+def test_an_input_that_is_read_is_not_dropped() -> None:
+    text = '<ir_version: 8, opset_import: ["": 13]> g (float[2] x%s) => (float[2] y) %s { y = Add (x, z) }'
+    original = onnx.parser.parse_model(text % (", float[2] z", ""))
+    result = onnx.parser.parse_model(text % ("", "<float[2] z = {1, 2}>"))
+    assert check.fault(original, result, {"target": "opencv-4"}, 13) == "other inputs"
+
+
 @pytest.mark.parametrize(("convert", "kind"), [(raises, "crashing"), (refuses_valid_models, "valid called invalid")])
 def test_errors_are_classified(convert: Callable[..., Any], kind: str) -> None:
     assert _kinds(_examined(convert, _cases("Abs", 5))) == {kind}

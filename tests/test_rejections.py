@@ -315,6 +315,12 @@ def test_double_that_is_stashed_in_float_is_rounded_in_float() -> None:
     assert report.verdict == "equal", report
 
 
+@pytest.mark.parametrize("other", ["epsilon = 0.002", "epsilon = 0.001, axis = 1"])
+def test_variances_of_double_that_cancel_hide_no_wrong_normalization(other: str) -> None:
+    text = """g (double[n,6,4] x, double[4] s) => (double[n,6,4] y) {y = LayerNormalization <%s> (x, s)}"""
+    assert verdict(text % "epsilon = 0.001", text % other, 17) == "different"
+
+
 @pytest.mark.parametrize(
     ("node", "opset"),
     [

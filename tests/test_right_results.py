@@ -30,6 +30,14 @@ POOL = """g (T[1,2,7,7] x) => (T[1,2,4,4] y)
     { y = AveragePool<kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]>(x) }"""
 PRODUCT = "g (bfloat16[2,3] x, bfloat16[3,4] z) => (bfloat16[2,4] y) { y = MatMul(x, z) }"
 SPREAD = "g (float[2,3,2,2] x) => (float[2,3,2,2] y) { y = MeanVarianceNormalization(x) }"
+LEVELED = (
+    """g (double[n,5] x) => (double[n,5] y) <double[1,5] s = {1, 2, -3, 4, 5}>
+        { y = LayerNormalization<axis = 0>(x, s) }""",
+    """g (double[3,a,b,c] x) => (double[3,a,b,c] y) <double[1,1,1] s = {-3.5}>
+        { y = LayerNormalization<axis = 1, epsilon = 0.001>(x, s) }""",
+)
+"""Variances of double that onnxruntime 1.32.0 computes as a difference of squares, which may be below zero."""
+
 SAMPLED = "g (float[N,C,H,W] x, float[N,h,w,2] grid) => (float[N,C,h,w] y) { y = GridSample(x, grid) }"
 GATHERED = "g (int64[N,M] x, int64[3,1] i) => (int64[3] y) { y = GatherND<batch_dims = 1>(x, i) }"
 JOINED = """g (float[N] x, int64[r] s, float[M] z, int64[q] t) => (float[K] y) <int64[1] all = {-1}>
@@ -76,6 +84,7 @@ CASES: list[tuple[str, int, int | None, tuple[str, ...]]] = [
     *((unary(operator), 20, None, (operator,)) for operator in ("Relu", "LeakyRelu", "Selu", "Celu")),
     (binary("PRelu"), 20, None, ("PRelu",)),
     *((unary(operator, "double"), 13, None, (operator,)) for operator in ("Softmax", "LogSoftmax")),
+    *((text, 17, 16, ()) for text in LEVELED),
     *((window(operator, 11, "double"), 17, 16, ()) for operator in ("HannWindow", "HammingWindow", "BlackmanWindow")),
     (window("BlackmanWindow", 1, "float"), 17, 16, ()),
     (PRODUCT, 13, 14, ()),

@@ -170,6 +170,6 @@ OPERATOR = Operator(
     traits=Traits(
         floats=(Trait.SUMS, Trait.SQUARES, Trait.WEIGHS),
         equal_dims=equal_dims,
-        inner_sum=InnerSum(SumUse.CENTERED, from_axis, statistics=(1, 2)),
+        inner_sum=InnerSum(SumUse.CENTERED, from_axis, squares_in_double=True, statistics=(1, 2)),
     ),
 )

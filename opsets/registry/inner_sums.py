@@ -62,6 +62,7 @@ class InnerSum:
         by_squares: kernels of what replaces it subtract the square of the mean from the mean of the squares, and both
             have the same first digits where the mean is large beside the spread (LayerNormalization, onnxruntime
             1.32.0).
+        squares_in_double: its own kernel does so. Of float the wider type shows what that loses, and of double nothing.
         statistics: the outputs that are the mean and the inverse standard deviation of the row, beside the first one.
     """
 
@@ -75,6 +76,7 @@ class InnerSum:
     bias: int = 2
     epsilon: float = 1e-5
     by_squares: bool = False
+    squares_in_double: bool = False
     statistics: tuple[int, ...] = ()
 
 

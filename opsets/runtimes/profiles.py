@@ -97,6 +97,12 @@ def _installed_target() -> Target:
     return parse_target(kernels.profile() + limits, "the installed onnxruntime")
 
 
+@functools.cache
+def _built_in(name: str) -> Target:
+    file = importlib.resources.files("opshift.opsets").joinpath("targets", f"{name}.toml")
+    return parse_target(file.read_text(encoding="utf-8"), f"built-in profile {name}")
+
+
 def load_target(name: str) -> Target:
     """Return a built-in profile by its name, or read one from a TOML file.
 
@@ -111,8 +117,7 @@ def load_target(name: str) -> Target:
     if release := releases.release_of(name):
         return _released(release)
     if name in builtin_targets():
-        file = importlib.resources.files("opshift.opsets").joinpath("targets", f"{name}.toml")
-        return parse_target(file.read_text(encoding="utf-8"), f"built-in profile {name}")
+        return _built_in(name)
     path = Path(name)
     try:
         return parse_target(_text_of(path), str(path))

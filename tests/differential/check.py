@@ -47,7 +47,7 @@ def fault(original: ModelProto, result: ModelProto, request: dict[str, Any], ops
     return (
         _invalid(result)
         or _wrong_opset(result, request, opset)
-        or _interface(original, result)
+        or _interface(original, result, request)
         or _unwanted(result, request)
     )
 
@@ -80,8 +80,8 @@ def checker_fault(model: ModelProto) -> str | None:
 
 def _wrong_opset(result: ModelProto, request: dict[str, Any], opset: int) -> str | None:
     found = {opset_of(each) for each in (result, *result.functions)} - {0}
-    if "target" in request and request["target"] != "onnxruntime":
-        low, high = _profile(request["target"])["opset"]
+    if target := _target_of(request):
+        low, high = _profile(target)["opset"]
         wanted = set(range(low, high + 1))
     elif "target" in request:
         wanted = set(range(OLDEST, NEWEST + 1))
@@ -90,11 +90,13 @@ def _wrong_opset(result: ModelProto, request: dict[str, Any], opset: int) -> str
     return None if found <= wanted else f"opset {sorted(found)}, not {sorted(wanted)}"
 
 
-def _interface(original: ModelProto, result: ModelProto) -> str | None:
+def _interface(original: ModelProto, result: ModelProto, request: dict[str, Any]) -> str | None:
     if [each.name for each in original.graph.output] != [each.name for each in result.graph.output]:
         return "other outputs"
     constants = {each.name for each in original.graph.initializer}
     inputs = [each.name for each in original.graph.input if each.name not in constants]
+    if (target := _target_of(request)) and not _profile(target).get("unused_inputs", True):
+        inputs = [name for name in inputs if name in _read(result)]
     if inputs != [each.name for each in result.graph.input if each.name in inputs]:
         return "other inputs"
     for before, after in zip(original.graph.output, result.graph.output, strict=True):
@@ -103,14 +105,25 @@ def _interface(original: ModelProto, result: ModelProto) -> str | None:
     return None
 
 
+def _read(model: ModelProto) -> set[str]:
+    """Return what any node reads by that name, and what is an output."""
+    return {name for node, _ in nodes(model) for name in node.input} | {each.name for each in model.graph.output}
+
+
+def _target_of(request: dict[str, Any]) -> str:
+    """Return the profile that is asked for; nothing for the installed onnxruntime, which has none."""
+    target = str(request.get("target", "onnxruntime"))
+    return "" if target == "onnxruntime" else target
+
+
 def _elem(kind: onnx.TypeProto) -> tuple[str, int]:
     return str(kind.WhichOneof("value")), kind.tensor_type.elem_type
 
 
 def _unwanted(result: ModelProto, request: dict[str, Any]) -> str | None:
     used = operators(result)
-    if "target" in request and request["target"] != "onnxruntime":
-        profile = _profile(request["target"])
+    if target := _target_of(request):
+        profile = _profile(target)
         unwanted = used & set(profile.get("without", ()))
         if "operators" in profile:
             unwanted |= used - set(profile["operators"]) - {"Constant"}

@@ -6,6 +6,7 @@ Padding is usual too: rows of zeros, and inputs that are zero throughout.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,6 +124,7 @@ def _with_zeros(value: Any, step: int) -> Any:
     """Return an array with zeros in place of the first of each `step` rows along the last axis."""
     if not isinstance(value, np.ndarray) or value.dtype == object:
         return value
-    rows = value.copy().reshape(-1, *value.shape[-1:])
+    found = value.copy()
+    rows = found.reshape(math.prod(found.shape[:-1]), *found.shape[-1:])
     rows[::step] = 0
-    return rows.reshape(value.shape)
+    return found

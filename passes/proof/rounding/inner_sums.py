@@ -58,7 +58,7 @@ def moved_by_inner_sum(
     axes = tuple(inner.axes(attributes_of(node), x.ndim, wide.opsets[""])) if x.ndim else ()
     if not axes or result.shape != x.shape:
         return result
-    part = _part_of_sums(x, axes, unit)
+    part, squares = _part_of_sums(x, axes, unit), _subtracts_squares(inner, dtype)
     with np.errstate(all="ignore"):
         if inner.use is SumUse.LESS_LOGARITHM:
             moved = result + sign * part
@@ -68,10 +68,10 @@ def moved_by_inner_sum(
             centered = inner.use is SumUse.CENTERED
             shift = _off_center(node, inner, given, x, axes, part) if centered else np.zeros(())
             bias = _parameter(node, inner, given, inner.bias, len(axes)) if centered else np.zeros(())
-            part = part + _cancelling(node, inner, x, axes, part) if inner.by_squares else part
+            part = part + _cancelling(node, inner, x, axes, part) if squares else part
             moved = result + sign * shift + sign * (result - bias) * part / 2
-        undecided = inner.bare or inner.by_squares
-        moved = np.where(np.isfinite(moved), moved, np.nan if undecided else result)
+        other = _other_root(result, x, axes) if squares else np.nan if inner.bare else result
+        moved = np.where(np.isfinite(moved), moved, other)
         return np.asarray(moved, result.dtype).reshape(given_shape)
 
 
@@ -105,9 +105,11 @@ def moved_statistics(
             if place == inner.statistics[0]:
                 moved[name] = np.asarray(value + sign * shift, value.dtype)
                 continue
-            lost = _cancelling(node, inner, x, axes, part) if inner.by_squares else np.zeros(())
+            squares = _subtracts_squares(inner, dtype)
+            lost = _cancelling(node, inner, x, axes, part) if squares else np.zeros(())
             away = value / np.sqrt(1 + (shift * value) ** 2)
-            moved[name] = np.asarray(away * (1 + sign * (part + lost) / 2), value.dtype)
+            away = np.asarray(away * (1 + sign * (part + lost) / 2), value.dtype)
+            moved[name] = np.where(np.isnan(lost), _other_root(value, x, axes), away)
     return moved
 
 
@@ -169,6 +171,17 @@ def _off_center(
     if inner.bare:
         shift = np.where(shift < 0.5, shift, np.nan)
     return np.asarray(shift * _parameter(node, inner, given, inner.scale, len(axes), default=1.0))
+
+
+def _subtracts_squares(inner: InnerSum, dtype: type[np.floating[Any]]) -> bool:
+    """Return whether a variance may be the difference of two means of squares, unless a wider type shows that."""
+    return inner.by_squares or (inner.squares_in_double and dtype is np.float64)
+
+
+def _other_root(value: npt.NDArray[Any], x: npt.NDArray[Any], axes: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return NaN for numbers, and 0 for NaN: the root of a variance is either where no digit of it is right."""
+    rooted = np.isnan(value) & np.isfinite(x).all(axes, keepdims=True)
+    return np.where(rooted, 0.0, np.nan).astype(value.dtype)
 
 
 def _cancelling(
