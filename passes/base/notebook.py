@@ -59,7 +59,7 @@ def result_html(result: ConvertedModel) -> str:
     rows = _changes(result.plan)
     rows += [("note", note) for note in (*result.repairs, *result.notes)]
     rows.append(("verification", report_line(result.report) if result.report else "not run"))
-    return table("opshift.ConvertedModel", rows)
+    return table("opshift.Result", rows)
 
 
 def plan_html(plan: Plan) -> str:
