@@ -350,7 +350,7 @@ class Deriver:
         derived: list[_Derived | None] = []
         for place, (node, _, names, made) in enumerate(pending):
             unchanged = self._native.unchanged(node, made, len(names))
-            derived.append(unchanged and (unchanged, range(len(node.inputs))))
+            derived.append((unchanged, range(len(node.inputs))) if unchanged else None)
             spent += unchanged.cost if unchanged else 0.0
             if spent >= limit:
                 return Failure("it costs more", least=spent + len(pending) - place - 1)
