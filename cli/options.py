@@ -53,17 +53,17 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f". Did you mean {by_folded[near[0]]!r}?" if near else "."
 
 
-def whole_number(text: str) -> int:
+def whole_number(text: str, wanted: str = "a whole number") -> int:
     """Read a number that is not negative."""
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"a whole number is needed, not {text!r}")
+        raise argparse.ArgumentTypeError(f"{wanted} is needed, not {text!r}")
     return int(text)
 
 
 def opset(text: str) -> int:
     """Read an opset; `latest` is the newest one that opshift supports."""
     if text != "latest":
-        return whole_number(text)
+        return whole_number(text, "a whole number, or latest,")
     from opshift.opsets.registry.schema import NEWEST
 
     return NEWEST

@@ -330,6 +330,25 @@ def test_a_way_is_followed_no_further_than_another_costs(monkeypatch: pytest.Mon
     assert asked == ["Mul", "Sqrt", "Mul", "Sqrt"]
 
 
+@lowering(13)
+def nested(x):  # type: ignore[no-untyped-def]
+    """Say it in two words, of which one is to be said otherwise."""
+    return op.Neg(op.Relu(x))
+
+
+def test_nodes_within_a_way_are_followed_no_further_than_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = nodes_costed(monkeypatch)
+    plain = operator_for("", "Abs")
+    assert plain is not None
+    whole = lifted("Abs", KNOWN, operator=dataclasses.replace(plain, lowerings=(short, nested), wider_types={}))
+    deriver = Deriver(Legality(13, frozenset({"Abs", "Relu", "Max"})))
+    found = deriver.derive(whole)
+    assert written(found) == ["Mul", "Sqrt"]
+    assert asked == ["Mul", "Sqrt", "Neg", "Less", "Not", "Neg"]  # of ways of Relu, what is left is no more than a node
+    relu = written(deriver.derive(lifted("Relu", KNOWN), ("another",)))
+    assert relu == written(derived(lifted("Relu", KNOWN), 13, "Abs", "Relu", "Max"))  # what was cut is not remembered
+
+
 def test_a_way_with_more_nodes_is_not_built_again_for_another_length(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = nodes_costed(monkeypatch)
     plain = operator_for("", "Abs")

@@ -233,6 +233,8 @@ def test_a_notebook_shows_a_small_table(result: opshift.Result) -> None:
         assert Tags(page).tags == {"table", "caption", "tbody", "tr", "th", "td"}
         assert len(page) < 4000
     assert "1 \u00d7 OneHot-11 \u2192 " in Tags(result._repr_html_()).text
+    for one in (result, result.report, result.plan):
+        assert Tags(one._repr_html_()).text.startswith(f"opshift.{type(one).__name__}")
 
 
 def test_names_in_a_notebook_are_text() -> None:

@@ -51,7 +51,7 @@ class Result:
         """Return a small table for notebooks."""
         notes = [("note", note) for note in (*self.repairs, *self.notes)]
         verdict = ("verification", self.report._line() if self.report else "not run")
-        return notebook.table("opshift.ConvertedModel", [*self.plan._rows(), *notes, verdict])
+        return notebook.table("opshift.Result", [*self.plan._rows(), *notes, verdict])
 
     @property
     def repairs(self) -> tuple[str, ...]:

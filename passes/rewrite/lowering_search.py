@@ -113,8 +113,10 @@ class Deriver:
         """Return the meaning of a node, or why it has none that is known."""
         return self._specialiser.lift(node)
 
-    def derive(self, lifted: Lifted, stack: tuple[Any, ...] = ()) -> Fragment | Failure:
+    def derive(self, lifted: Lifted, stack: tuple[Any, ...] = (), limit: float = math.inf) -> Fragment | Failure:
         """Return the cheapest way to express a meaning on the target; inputs are numbered as its operands are.
+
+        What costs the limit or more may be a failure that tells what it costs at least.
 
         Raises:
             DeadlineError: there is no time left to find it.
@@ -135,14 +137,14 @@ class Deriver:
         if _returns(stack, key) > RETURNS:
             return Failure(circular, busy=frozenset(stack))
         for failure in self._failed.get(key, ()):
-            if all(other in stack for other in failure.busy):
+            if all(other in stack for other in failure.busy) and not 0 < failure.least < limit:
                 return failure
         found = native = self._native.of(lifted, nested=bool(stack))
         if not all(facts is None or facts.holdable for facts in lifted.operands):
             return Failure("an input has more elements than fit in memory")
         rivalled = self.optimize and traits(lifted.operator.name).rivals
         if isinstance(found, Failure):
-            found = self._cheapest(lifted, (*stack, key), found)
+            found = self._cheapest(lifted, (*stack, key), found, limit)
         elif rivalled:
             lifted = lifted if stack else _named(lifted)
             most = (FASTER if _static(lifted) or _only_batch_unknown(lifted) else MUCH_FASTER) * found.cost
@@ -162,7 +164,7 @@ class Deriver:
                 found = dataclasses.replace(found, assumption="")
         if isinstance(found, Failure) and key in found.busy:
             found = dataclasses.replace(found, busy=found.busy - {key})  # no way around itself is no reason elsewhere
-        if isinstance(found, Fragment) or not found.busy:
+        if isinstance(found, Fragment) or not (found.busy or found.least):
             memo[key] = found
         else:
             self._failed.setdefault(key, []).append(found)
@@ -257,6 +259,8 @@ class Deriver:
             ):
                 best, chosen = one, place
                 limit = min(most, best.cost) if (stack[1:] or not self.optimize) and not best.rounds else most
+        if best and best.rounds and any(isinstance(one, Failure) and one.least for one in found.values()):
+            best = None  # what costs more may not round
         return best, [(way, found[place]) for place, way in enumerate(ways)]
 
     def _candidate_groups(self, lifted: Lifted) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
@@ -282,18 +286,22 @@ class Deriver:
         if isinstance(way, Reason):
             return Failure(way, way.missing, beside=True)
         if isinstance(way, WiderTypes):
-            found = self._in_wider_type(way, stack)
+            found = self._in_wider_type(way, stack, limit)
         elif refused := way.assumes - self.assume:
             asked = ", ".join(sorted(refused))
             return Failure(f"{way.name}: it is valid only with --assume {asked}", assumption=asked)
         elif way.carries is not None:
-            found = self._looped(way, way.carries, lifted, stack)
+            found = self._looped(way, way.carries, lifted, stack, limit)
         else:
             found = self._specialise(way, lifted, stack, limit)
         return dataclasses.replace(found, reason=f"{way.name}: {found.reason}") if isinstance(found, Failure) else found
 
-    def _looped(self, body: Body, carries: int, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
+    def _looped(
+        self, body: Body, carries: int, lifted: Lifted, stack: tuple[Any, ...], limit: float
+    ) -> Fragment | Failure:
         """Derive one iteration, and put it into a Loop, which the target must have too."""
+        if limit <= LOOP_COST:
+            return Failure("it costs more", least=LOOP_COST)
         opset, count, others = self.legality.opset, lifted.operands[0], lifted.operands[1:]
         # What is carried is of one type and shape, and differs from one iteration to the next.
         carried = tuple(Facts(facts.dtype, facts.shape) if facts else Facts() for facts in others[:carries])
@@ -315,68 +323,88 @@ class Deriver:
         outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
         return dataclasses.replace(found, nodes=(loop,), outputs=outputs, cost=found.cost + LOOP_COST)
 
-    def _in_wider_type(self, wide: WiderTypes, stack: tuple[Any, ...]) -> Fragment | Failure:
+    def _in_wider_type(self, wide: WiderTypes, stack: tuple[Any, ...], limit: float) -> Fragment | Failure:
         """Derive a meaning in a carrier, between two casts that the target must have too."""
         schema = schema_at("", CAST, self.legality.opset)
         for source, to in ((wide.dtype, wide.wider), (wide.wider, wide.dtype)):
             node = Node("", CAST, schema.since_version if schema else 1, {"to": to}, (Facts(source),), (True,))
             if reason := self._native.why_not(node, nested=True):
                 return Failure(reason)
-        found = self.derive(wide.lifted, stack)
-        return found if isinstance(found, Failure) else wide.around(found)
+        found = self.derive(wide.lifted, stack, limit)
+        if isinstance(found, Failure):
+            return found
+        found = wide.around(found)
+        return found if found.cost < limit else Failure("it costs more", least=found.cost)
 
     def _specialise(self, body: Body, lifted: Lifted, stack: tuple[Any, ...], limit: float) -> Fragment | Failure:
         """Derive the nodes of a lowering's body."""
-        found = self._specialiser.specialised(body, lifted)
-        if isinstance(found, Reason):
-            return Failure(found, found.missing)
-        return self._assembled(body, found, stack, limit)
+        specialised = self._specialiser.specialised(body, lifted)
+        if isinstance(specialised, Reason):
+            return Failure(specialised, specialised.missing)
+        found = self._derive_nodes(body, specialised, stack, limit)
+        return found if isinstance(found, Failure) else _assembled(body, specialised, found)
 
-    def _assembled(
+    def _derive_nodes(
         self, body: Body, specialised: Specialised, stack: tuple[Any, ...], limit: float
-    ) -> Fragment | Failure:
-        written: list[FragmentNode] = []
-        at = dict(specialised.values)
-        lowerings = [body.name]
-        spent, assumes, rounds = body.cost, body.assumes, body.rounds
-        for place, (node, inputs, names, made) in enumerate(specialised.pending):
-            found = self._derive_node(node, made, tuple(name in specialised.needed for name in names), stack)
-            if isinstance(found, Failure):
-                return found
-            fragment, refs = found
-            operands = tuple(
-                None if source is None else source if isinstance(source, Constant) else at[inputs[source]]
-                for source in refs
-            )
-            base = len(written)
-            written.extend(
-                dataclasses.replace(leaf, inputs=tuple(moved(ref, base, operands) for ref in leaf.inputs))
-                for leaf in fragment.nodes
-            )
-            for name, ref in zip(names, fragment.outputs, strict=True):
-                if name not in specialised.values:
-                    at[name] = moved(ref, base, operands)
-            lowerings += fragment.lowerings
-            spent, assumes, rounds = spent + fragment.cost, assumes | fragment.assumes, rounds or fragment.rounds
+    ) -> Sequence[_Derived] | Failure:
+        """Keep the nodes of a body that are legal as they stand, and derive the others with what is left."""
+        pending, needed, spent = specialised.pending, specialised.needed, body.cost
+        derived: list[_Derived | None] = []
+        for place, (node, _, names, made) in enumerate(pending):
+            unchanged = self._native.unchanged(node, made, len(names))
+            derived.append((unchanged, range(len(node.inputs))) if unchanged else None)
+            spent += unchanged.cost if unchanged else 0.0
             if spent >= limit:
-                left = len(specialised.pending) - place - 1
-                return Failure("it costs more", least=spent + left)
-        unique = tuple(dict.fromkeys(lowerings))
-        outputs = tuple(at[name] for name in specialised.outputs)
-        return pruned(Fragment(tuple(written), outputs, unique, spent, assumes, rounds))
+                return Failure("it costs more", least=spent + len(pending) - place - 1)
+        for place, (node, _, names, _) in enumerate(pending):
+            if derived[place] is not None:
+                continue
+            used = tuple(name in needed for name in names)
+            left = math.inf if self.optimize else limit - spent
+            found = self._derive_node(dataclasses.replace(node, used=used), stack, left)
+            if isinstance(found, Failure):
+                return dataclasses.replace(found, least=found.least and found.least + spent)
+            derived[place], spent = found, spent + found[0].cost
+            if spent >= limit:
+                return Failure("it costs more", least=spent)
+        return list(filter(None, derived))
 
-    def _derive_node(
-        self, node: Node, made: Sequence[Facts], used: tuple[bool, ...], stack: tuple[Any, ...]
-    ) -> tuple[Fragment, tuple[int | Constant | None, ...]] | Failure:
-        """Keep a body's node where it is legal as it stands, else derive it; with where each operand comes from."""
-        unchanged = self._native.unchanged(node, made, len(used))
-        if unchanged is not None:
-            return unchanged, tuple(range(len(node.inputs)))
-        lifted = self.lift(dataclasses.replace(node, used=used))
+    def _derive_node(self, node: Node, stack: tuple[Any, ...], limit: float) -> _Derived | Failure:
+        """Derive a body's node that is not legal as it stands, with where each operand comes from."""
+        lifted = self.lift(node)
         if isinstance(lifted, Reason):
             return Failure(f"{self.legality.why_not(node)}; {lifted}", lifted.missing)
-        found = self.derive(lifted, stack)
+        found = self.derive(lifted, stack, limit)
         return found if isinstance(found, Failure) else (found, operand_sources(lifted))
+
+
+_Derived = tuple[Fragment, Sequence[int | Constant | None]]
+"""What becomes of a body's node, and for each operand the index of the node's input, or its constant."""
+
+
+def _assembled(body: Body, specialised: Specialised, derived: Sequence[_Derived]) -> Fragment:
+    """Put together what becomes of the nodes of a body."""
+    written: list[FragmentNode] = []
+    at = dict(specialised.values)
+    lowerings = [body.name]
+    spent, assumes, rounds = body.cost, body.assumes, body.rounds
+    for (_, inputs, names, _), (fragment, refs) in zip(specialised.pending, derived, strict=True):
+        operands = tuple(
+            None if source is None else source if isinstance(source, Constant) else at[inputs[source]]
+            for source in refs
+        )
+        base = len(written)
+        written.extend(
+            dataclasses.replace(leaf, inputs=tuple(moved(ref, base, operands) for ref in leaf.inputs))
+            for leaf in fragment.nodes
+        )
+        for name, ref in zip(names, fragment.outputs, strict=True):
+            if name not in specialised.values:
+                at[name] = moved(ref, base, operands)
+        lowerings += fragment.lowerings
+        spent, assumes, rounds = spent + fragment.cost, assumes | fragment.assumes, rounds or fragment.rounds
+    outputs = tuple(at[name] for name in specialised.outputs)
+    return pruned(Fragment(tuple(written), outputs, tuple(dict.fromkeys(lowerings)), spent, assumes, rounds))
 
 
 def _failed(lifted: Lifted, native: Failure, failures: Sequence[Failure], *, absent: bool) -> Failure:
@@ -392,6 +420,7 @@ def _failed(lifted: Lifted, native: Failure, failures: Sequence[Failure], *, abs
         assumption=next((failure.assumption for failure in failures if failure.assumption), ""),
         busy=frozenset().union(*(failure.busy for failure in failures)),
         absent=absent,
+        least=min((failure.least for failure in failures if failure.least), default=0.0),
     )
 
 
@@ -454,16 +483,19 @@ def _follows_from_shapes(lifted: Lifted) -> bool:
 
 
 def _apart_from_lengths(lifted: Lifted) -> tuple[Any, ...]:
-    """Return a key that is equal for nodes that differ only in how long dimensions are, within a range."""
+    """Return a key that nodes share whose dimensions differ in names only, and in lengths within a range."""
+    names: dict[str, str] = {}
     operands = tuple(
-        facts and (facts.type, facts.value, facts.shape and tuple(map(_length_class, facts.shape)))
+        facts and (facts.type, facts.value, facts.shape and tuple(_length_class(dim, names) for dim in facts.shape))
         for facts in lifted.operands
     )
     return lifted.operator.domain, lifted.operator.name, repr(lifted.meaning), operands, lifted.used
 
 
-def _length_class(dim: Dim) -> Dim:
-    """Return a dimension as it is where it is not known, 0 or 1, else how many bytes it takes, as a negative number."""
+def _length_class(dim: Dim, names: dict[str, str]) -> Dim:
+    """Return how many bytes a length takes, as a negative number, but 0 and 1 as they are; number the names."""
+    if isinstance(dim, str):
+        return names.setdefault(dim, str(len(names)))
     return -(dim.bit_length() // 8) - 1 if isinstance(dim, int) and dim > 1 else dim
 
 
