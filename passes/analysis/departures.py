@@ -23,7 +23,8 @@ class Distance:
     """The element with the largest difference.
 
     Attributes:
-        size: its distance from the expected number, relative to that number and to the size of its neighbours; infinite if they differ and one is not finite.
+        size: its distance from the expected number, relative to that number and to the size of its neighbours;
+            infinite if they differ and one is not finite.
         index: its index.
         expected: the expected number.
         actual: the computed number.
