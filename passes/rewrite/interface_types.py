@@ -1,4 +1,4 @@
-"""Models with Casts around them, so that a verification feeds both models alike."""
+"""Add Casts around models, so that a verification feeds both models the same inputs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from opshift.passes.graph.names import Names
 
 
 def with_interface(model: onnx.ModelProto, like: onnx.ModelProto, types: Collection[int]) -> onnx.ModelProto:
-    """Return a model with the inputs and outputs of another model, where these have one of some element types.
+    """Return a model with another model's types for inputs and outputs, limited to some element types.
 
-    Casts restore its own types inside.
+    Casts restore the model's own types inside.
     """
     wanted_inputs, wanted_outputs = _types(like.graph.input), _types(like.graph.output)
     inputs = {
@@ -33,7 +33,7 @@ def with_interface(model: onnx.ModelProto, like: onnx.ModelProto, types: Collect
 
 
 def with_unread(model: onnx.ModelProto, like: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
-    """Return a model with more inputs, which no node reads, as another model has them."""
+    """Return a model with additional unused inputs, as in another model."""
     if not names:
         return model
     work = onnx.ModelProto()
@@ -43,7 +43,7 @@ def with_unread(model: onnx.ModelProto, like: onnx.ModelProto, names: Collection
 
 
 def with_small_integers(model: onnx.ModelProto, types: Sequence[int]) -> onnx.ModelProto:
-    """Return a model that cuts its inputs of these integer types to 16 bits, so that products of two fit in 32."""
+    """Return a model that wraps its inputs of these integer types to 16 bits, so that products of two fit in 32."""
     inputs = {
         name: (dtype, [TensorProto.INT16, dtype]) for name, dtype in _types(model.graph.input).items() if dtype in types
     }
@@ -57,7 +57,7 @@ def _types(values: Sequence[onnx.ValueInfoProto]) -> dict[str, int]:
 def _wrapped(
     model: onnx.ModelProto, inputs: Mapping[str, tuple[int, Sequence[int]]], outputs: Mapping[str, int]
 ) -> onnx.ModelProto:
-    """Return a model with Casts after inputs, each of an outer type and the types to cast to, and before outputs."""
+    """Return a model with Casts after inputs, each with an outer type and the types to cast to, and before outputs."""
     if not inputs and not outputs:
         return model
     work = onnx.ModelProto()

@@ -1,4 +1,4 @@
-"""Operators without a file: nodes that only change their version, as the reviewed table of versions allows."""
+"""Bump the version of nodes of operators without a file, as the reviewed table permits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TENSORS = "Return tensors in their place, and make lengths and positions in the
 def bumped(
     context: NodeContext, legality: Legality, decisions: OpTypeDecisions, unknown: UnknownTypes
 ) -> DropAttributes | CarryValue | Refusal | None:
-    """Return what changes in a node at the target's version, or why the table does not let it pass."""
+    """Return the changes of a node at the target's version, or the reason why the table does not permit it."""
     node, label = context.typed_node, context.label
     before, after = schema_at("", node.name, context.opset), schema_at("", node.name, legality.opset)
     if before is None and node.name in dialect.operators(""):
@@ -77,7 +77,7 @@ def bumped(
 
 
 def _differs(context: NodeContext, before: Schema, after: Schema, row: SameMeaning | None) -> Refusal | None:
-    """Refuse a node that means something else at the target's version, or is not known to mean the same."""
+    """Refuse a node whose meaning differs, or may differ, at the target's version."""
     name = f"{context.typed_node.name}-{after.since_version}"
     if before.since_version == after.since_version:
         return None
@@ -94,7 +94,7 @@ def _differs(context: NodeContext, before: Schema, after: Schema, row: SameMeani
 def _unknown(
     context: NodeContext, before: Schema, after: Schema, row: SameMeaning | None, unknown: UnknownTypes
 ) -> Refusal | None:
-    """Refuse a node of which a parameter or a type that nobody knows decides whether it passes."""
+    """Refuse a node if an unknown parameter or type decides whether the table permits it."""
     parameters = {item.name for item in context.node.attribute if item.ref_attr_name} - set(
         context.typed_node.attributes
     )
@@ -111,7 +111,7 @@ def _unknown(
 
 
 def _output_type(node: Node, schema: Schema) -> Reason | None:
-    """Ask onnx about a node of which an attribute, and no input, decides the type of an output."""
+    """Check with onnx a node whose output type depends on an attribute and no input."""
     given = {parameter.type_variable for parameter in schema.inputs}
     if all(parameter.type_variable in given for parameter in schema.outputs):
         return None
