@@ -1,9 +1,8 @@
-"""The program of the child process in which onnxruntime runs: a crash there does not kill opshift.
+"""Run onnxruntime in a child process, as its main program: a crash there does not kill opshift.
 
-It answers one pickled request after the other, from its standard input to its standard output, until that is closed;
-an answer has the number of its request, and the CPU time that the process has used so far. Both ends are opshift; no
-pickle from anywhere else is read. It imports nothing else of opshift but sandbox.py, to start in no time; the first
-oracle that is asked for imports the operators' files.
+It answers pickled requests one by one, from standard input to standard output, until the input is closed. An answer has
+the number of its request, and the CPU time of the process so far. Both ends are opshift; no other pickles are read. To
+start quickly, it imports only sandbox.py of opshift; the first used oracle imports the operators' files.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from opshift.opsets.native import sandbox
 Array = npt.NDArray[Any]
 
 Part = bytes | tuple[str, int, int]
-"""Bytes of a model, or the file that has them, where they begin there, and how many they are."""
+"""Bytes of a model, or a range of a file: the file, its offset and length."""
 
 _CHUNK = 1 << 24
 
-# numpy has no such types of its own. They cross into onnxruntime as bytes, of which the narrow ones share one:
+# numpy does not have these types. They are passed to onnxruntime as bytes, which several narrow elements share:
 # TensorProto: "the first element is stored in the least significant bits".
 CARRIED: dict[int, tuple[np.dtype[Any], int]] = {
     16: (np.dtype(ml_dtypes.bfloat16), 16),
@@ -51,7 +50,7 @@ CARRIED: dict[int, tuple[np.dtype[Any], int]] = {
     25: (np.dtype(ml_dtypes.uint2), 2),
     26: (np.dtype(ml_dtypes.int2), 2),
 }
-"""By the number of the element type in TensorProto: the dtype, and the bits that an element has in onnxruntime."""
+"""The dtype and the bits per element in onnxruntime, by the number of the element type in TensorProto."""
 
 _BY_DTYPE = {dtype: (element_type, bits) for element_type, (dtype, bits) in CARRIED.items()}
 _NATIVE = frozenset(
@@ -64,7 +63,7 @@ _NATIVE = frozenset(
 
 
 class _Model:
-    """A session with one thread, graph optimisations all on or all off."""
+    """A session with one thread, graph optimizations all on or all off."""
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class _Model:
         results: int | None = None,
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        import onnxruntime  # once the limits are set
+        import onnxruntime  # after the limits are set
 
         self._ort = onnxruntime
         self.results = results
@@ -84,7 +83,7 @@ class _Model:
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 4
-        # By default a product with weights of 4 or 8 bits may round what it is multiplied with to 8 bits as well.
+        # By default, a product with weights of 4 or 8 bits may round the other factor to 8 bits as well.
         options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
         for name, value in settings.items():
             options.add_session_config_entry(name, value)
@@ -115,7 +114,7 @@ class _Model:
 
 
 def _joined(parts: list[Part]) -> bytes:
-    """Return the bytes of a model that comes in parts."""
+    """Return the bytes of a model from its parts."""
     whole = io.BytesIO()
     for part in parts:
         if isinstance(part, bytes):
@@ -134,7 +133,7 @@ def _joined(parts: list[Part]) -> bytes:
 
 
 def _carrier(array: Array) -> Array:
-    """Return an array of unsigned integers of the same shape, whose first bytes hold the elements as packed."""
+    """Return an array of unsigned integers of the same shape, whose first bytes hold the packed elements."""
     if array.dtype not in _BY_DTYPE:
         return array
     bits = _BY_DTYPE[array.dtype][1]
@@ -152,7 +151,7 @@ def _carrier(array: Array) -> Array:
 
 
 def _from_ort(value: Any) -> Any:
-    """Return the values of an OrtValue; those of the carried types, which OrtValue.numpy does not know, from memory."""
+    """Return the values of an OrtValue; types that OrtValue.numpy does not support are read from memory."""
     if not value.is_tensor():
         raise ValueError("sequences, maps and optionals beside tensors of types foreign to numpy cannot be read")
     element_type = value.element_type()
@@ -173,7 +172,7 @@ def _from_ort(value: Any) -> Any:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first line of an error of onnxruntime, without its codes and source locations."""
+    """Return the first line of an onnxruntime error, without codes and source locations."""
     line = next(iter(str(error).strip().splitlines()), type(error).__name__)
     line = re.sub(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", line)
     line = re.sub(r"/onnxruntime_src/\S+ .*?\) (const )?", "", line)
@@ -187,31 +186,33 @@ _NOT_IMPLEMENTED = (
     "operator does not support double yet",
     "Dilation not supported for AutoPadType",
 )
-"""What onnxruntime 1.32.0 says, with an exception of another name, where a kernel lacks a type: ConstantOfShape,
-what stands in a body that it inlines (SoftmaxCrossEntropyLoss of bfloat16), or GRU and LSTM, once they run. So do Conv
-and ConvInteger that choose pads beside dilations."""
+"""The messages of onnxruntime 1.32.0, under another exception, for a kernel without a type.
+
+Examples are ConstantOfShape, nodes of an inlined body (SoftmaxCrossEntropyLoss of bfloat16), and GRU and LSTM at run
+time. Conv and ConvInteger that choose pads with dilations have such messages, too.
+"""
 _MISSING = ("NotImplemented", "NotImplementedError")
-"""The exceptions of onnxruntime, and of an oracle, for what they do not compute."""
+"""The exceptions of onnxruntime, and of an oracle, for unsupported computations."""
 _OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation", "Unable to allocate")
 
 
 class _LargeError(Exception):
-    """The outputs of a run are more than may be sent."""
+    """The outputs of a run are too large to send."""
 
 
 class _FailedError(Exception):
-    """An oracle has a fault of its own."""
+    """An oracle failed because of a bug."""
 
 
 def _bytes(value: Any) -> int:
-    """Return about how many bytes an output has; a sequence and a map hold several arrays."""
+    """Return the approximate size of an output in bytes; sequences and maps hold several arrays."""
     if isinstance(value, list | dict):
         return sum(map(_bytes, value.values() if isinstance(value, dict) else value))
     return int(getattr(value, "nbytes", 0))
 
 
 def _answer(kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model], kept: dict[int, Any]) -> Any:
-    """Do what is asked: `open`, or `run` on inputs that are kept by their number if they have one."""
+    """Execute a request: `open`, or `run` on inputs that are cached if they have a number."""
     if kind == "unread":
         raise MemoryError("a request is too large")
     if kind == "open":
@@ -235,18 +236,18 @@ def _check_size(outputs: Sequence[Any], most: int | None) -> None:
 
 
 def _computed(domain: str, name: str, meaning: bytes, arrays: Sequence[Any], most: int | None) -> tuple[Array, ...]:
-    """Return what an operator's oracle makes of these operands.
+    """Return the outputs of an operator's oracle for these operands.
 
-    Errors that are not about the operands are _FailedError.
+    Errors that do not concern the operands become _FailedError.
     """
-    from opshift.opsets.registry.operator import operator_for  # which imports onnx
+    from opshift.opsets.registry.operator import operator_for  # this imports onnx
 
     operator = operator_for(domain, name)
     assert operator is not None
     try:
         with np.errstate(all="ignore"):
             found = operator.oracle(pickle.loads(meaning), *arrays)
-    except KeyError as error:  # of a table of element types
+    except KeyError as error:  # from a table of element types
         raise NotImplementedError(f"the oracle of {name} computes no values of type {error}") from error
     except (ArithmeticError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
@@ -265,7 +266,7 @@ def _replied(
     """Return `done` with the answer; or `memory`, `large`, `missing kernel`, `failed` or `rejected` with the reason."""
     try:
         return "done", _answer(kind, key, rest, models, kept)
-    except Exception as error:  # onnxruntime's exceptions share no base class but Exception
+    except Exception as error:  # onnxruntime's exceptions have no common base class except Exception
         reason = _reason(error)
         if isinstance(error, _LargeError):
             return "large", reason
@@ -278,7 +279,7 @@ def _replied(
 
 
 def _packed(number: int | None, outcome: str, value: Any) -> bytes:
-    """Return an answer as it is sent, with the CPU seconds of this process so far; or that it has no memory for it."""
+    """Return an encoded answer with the CPU seconds of this process so far, or a report that memory is exhausted."""
     try:
         return pickle.dumps((number, outcome, value, time.process_time()), protocol=5)
     except MemoryError as error:
@@ -286,19 +287,19 @@ def _packed(number: int | None, outcome: str, value: Any) -> bytes:
 
 
 def _take(stream: BinaryIO, requests: queue.SimpleQueue[tuple[Any, ...]]) -> None:
-    """Take requests as they come; end the process, whatever it computes, once nobody is left to ask."""
+    """Read requests into a queue; exit the process, even during a computation, when the parent closes the pipe."""
     while True:
         try:
             requests.put(pickle.load(stream))
         except MemoryError:
             requests.put((None, "unread", 0))
             return  # in the middle of a request
-        except Exception:  # what was broken off in the middle raises anything
+        except Exception:  # an incomplete request may raise any exception
             os._exit(0)
 
 
 def _watch(parent: int) -> None:
-    """End the process when its parent has ended, although one that was forked off there holds the pipe open.
+    """Exit when the parent has ended, even if a fork of the parent still holds the pipe open.
 
     Windows, where getppid never changes, has no fork.
     """
@@ -308,17 +309,17 @@ def _watch(parent: int) -> None:
 
 
 def main(memory: int | None, mark: str) -> None:
-    """Answer requests; `memory` limits the bytes that this process may hold, where the system can.
+    """Answer requests; `memory` limits the bytes of this process, if the system supports it.
 
-    The line `mark` comes before the answers, since something else may have been printed.
+    The line `mark` precedes the answers, because other output may come before.
     """
     stream, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # nor may anything else read the requests
-    os.dup2(2, 1)  # what onnxruntime prints must not come between the answers
+    os.dup2(nothing, 0)  # other code must not read the requests
+    os.dup2(2, 1)  # onnxruntime's output must not mix with the answers
     answers.write(f"\n{mark}\n".encode())
     answers.flush()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches opshift, which ends this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches opshift, which ends this process
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -327,7 +328,7 @@ def main(memory: int | None, mark: str) -> None:
             _, most = resource.getrlimit(resource.RLIMIT_DATA)
             memory = memory if most == resource.RLIM_INFINITY else min(memory, most)
             resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-    with contextlib.suppress(OSError):  # Linux: where memory runs out this process is ended, not the one it serves
+    with contextlib.suppress(OSError):  # Linux: out of memory, the system kills this process instead of the parent
         Path("/proc/self/oom_score_adj").write_text("1000")
     import onnxruntime
 

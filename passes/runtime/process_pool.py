@@ -1,7 +1,7 @@
-"""An executor that survives crashes of its child processes: a crash fails one call, and no other.
+"""Provide an executor that survives crashes of its child processes: a crash fails only one call.
 
-`concurrent.futures.ProcessPoolExecutor` gives up all that waits when one of its processes dies, and imports the main
-module of the program once more in each, which then needs a guard.
+`concurrent.futures.ProcessPoolExecutor` fails all waiting calls when a process dies, and imports the program's main
+module again in each process, which then needs a guard.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from typing import Any, BinaryIO
 from opshift.opsets.native import sandbox
 
 PATIENCE = 10.0
-"""Seconds in which a process that is asked to end removes its temporary files; then it is killed."""
+"""The seconds in which a process may remove its temporary files after a request to end; then it is killed."""
 
 
 class ProcessDiedError(Exception):
-    """The process of a call ended before it answered; the text says how."""
+    """The process of a call ended before it answered; the text has the reason."""
 
 
 class Processes(Executor):
-    """Runs calls of importable functions in so many processes, each started when it is first needed.
+    """Runs calls of importable functions in `count` processes, each started when it is first needed.
 
-    A call whose process dies raises ProcessDiedError; the next one has a new process.
+    A call whose process dies raises ProcessDiedError; the next call gets a new process.
     """
 
     def __init__(self, count: int) -> None:
-        """Start nothing yet."""
+        """Store the number of processes; nothing is started yet."""
         self._threads = ThreadPoolExecutor(count, "opshift")
         self._here = threading.local()
         self._lock = threading.Lock()
@@ -44,17 +44,17 @@ class Processes(Executor):
         self._stopped = False
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        """Have a process make the call."""
+        """Run a call in a process."""
         return self._threads.submit(self._ask, (call, arguments, named))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Make the calls that wait, unless they are cancelled, then end the processes."""
+        """Run the waiting calls, unless they are cancelled, then end the processes."""
         self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
         if wait:
             self.stop()
 
     def stop(self) -> None:
-        """End the processes, whatever they do; each may first remove what it has written in part."""
+        """End the processes, even during a call; each may first remove its partial files."""
         with self._lock:
             self._stopped = True
             children = list(self._children)
@@ -96,11 +96,11 @@ class _Child:
         self._greeted = False
 
     def ask(self, request: tuple[Any, ...]) -> Any:
-        data = pickle.dumps(request, protocol=5)  # before anything is sent: what cannot be pickled ends no process
+        data = pickle.dumps(request, protocol=5)  # before anything is sent, so that an unpicklable call ends no process
         try:
             self._requests.write(data)
             self._requests.flush()
-            while not self._greeted:  # what Python prints before, in a sitecustomize.py, is no answer
+            while not self._greeted:  # earlier output, such as from a sitecustomize.py, is not an answer
                 line = self._answers.readline()
                 if not line:
                     raise EOFError
@@ -127,12 +127,12 @@ class _Child:
 
     def close(self) -> None:
         for stream in (self._requests, self._answers):
-            with contextlib.suppress(OSError):  # what was not sent
+            with contextlib.suppress(OSError):  # unsent data
                 stream.close()
 
 
 def started(module: str, *arguments: object) -> subprocess.Popen[bytes]:
-    """Start a Python that runs `main` of a module of opshift.passes, with pipes for what goes in and comes out.
+    """Start a Python process that runs `main` of a module of opshift.passes, with pipes for input and output.
 
     A module that runs foreign native code gets only the environment variables that it needs.
     """
@@ -151,7 +151,7 @@ def started(module: str, *arguments: object) -> subprocess.Popen[bytes]:
 
 
 def killed(status: int) -> str:
-    """Return which signal ended a process, of a status below zero."""
+    """Return the name of the signal that ended a process, from its negative status."""
     with contextlib.suppress(ValueError):
         return f"died with signal {-status} ({signal.Signals(-status).name})"
     return f"died with signal {-status}"
@@ -165,10 +165,10 @@ def main(mark: bytes) -> None:
     """Answer calls from standard input to standard output, after the line `mark`, until the input is closed."""
     stream, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # nor may anything else read the calls
-    os.dup2(2, 1)  # what others print must not come between the answers
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches opshift, which ends this
-    for name in ("SIGTERM", "SIGHUP"):  # where the terminal goes away, all processes get the latter
+    os.dup2(nothing, 0)  # other code must not read the calls
+    os.dup2(2, 1)  # other output must not mix with the answers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches opshift, which ends this process
+    for name in ("SIGTERM", "SIGHUP"):  # when the terminal closes, all processes get SIGHUP
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), _leave)
     with contextlib.suppress(ImportError, ValueError, OSError):
@@ -189,16 +189,16 @@ def main(mark: bytes) -> None:
 
 
 def _leave(*_: object) -> None:
-    """End as an exception does, so that temporary files are removed."""
+    """Exit as an exception does, so that temporary files are removed."""
     raise SystemExit(1)
 
 
 def _take(stream: BinaryIO, requests: queue.SimpleQueue[tuple[Any, ...] | None]) -> None:
-    """Take calls as they come; have the process end, whatever it computes, once nobody is left to ask."""
+    """Read calls into a queue; exit the process, even during a computation, when the parent closes the pipe."""
     while True:
         try:
             requests.put(pickle.load(stream))
-        except Exception:  # what was broken off in the middle raises anything
+        except Exception:  # an incomplete call may raise any exception
             requests.put(None)
             os.kill(os.getpid(), signal.SIGTERM)
             return
