@@ -1,4 +1,4 @@
-"""Compare two models of which one computes in narrower floats, on inputs for which a bound is claimed."""
+"""Compare a model with a version in narrower floats, on inputs for which a bound is claimed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opshift.passes.runtime.ort_session import Session
 def compare_within_bound(
     original: Runnable, rewritten: Runnable, inputs: UsualInputs, bound: float, limits: Limits
 ) -> Check:
-    """Return whether all floats of the outputs are within a relative bound, and all others equal."""
+    """Return whether all float outputs are within a relative bound, and all others equal."""
     judge = ort_models.name()
     if not inputs.feeds:
         reason = f"the original ran on none of the inputs: {inputs.rejection}"
@@ -62,13 +62,13 @@ def compare_within_bound(
 
 
 def rounded(source: Runnable) -> Runnable:
-    """Return a model whose narrow floats are rounded."""
+    """Return a model with rounded narrow floats."""
     narrow = narrow_values(source.proto)
     return replace(source, proto=with_rounded_values(source.proto, narrow), path=None) if narrow else source
 
 
 def _compared(expected: object, actual: object) -> tuple[str, Distance]:
-    """Return what is wrong apart from floats that depart, and how far these do."""
+    """Return the error other than float differences, and the largest float difference."""
     if not isinstance(expected, np.ndarray) or not isinstance(actual, np.ndarray):
         same = repr(expected) == repr(actual)
         return "" if same else "it differs, and is no tensor", Distance(0.0)

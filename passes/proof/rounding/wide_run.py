@@ -1,4 +1,4 @@
-"""A model that runs node by node in the next wider type, unperturbed or perturbed."""
+"""Run a model node by node in the next wider type, unperturbed or perturbed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class WideModel:
     """A model and its nodes in wide types."""
 
     def __init__(self, source: Runnable, limits: Limits) -> None:
-        """Keep the model; nothing is run yet."""
+        """Store the model; nothing is run yet."""
         source = replace(source, proto=trained_apart(inlined(source.proto)), path=None)
         self.plain = Interpreter(source, limits)
         self._wide = Interpreter(source, limits)
@@ -58,8 +58,8 @@ class WideModel:
     ) -> WideRun:
         """Run the model in wide types, given the values of the narrow run.
 
-        `inexact` names values that other kernels round. With a `perturbation`, what was exact in the first run is taken
-        from it, and what every other node reads is perturbed.
+        `inexact` are values that other kernels round. With a `perturbation`, exact values are taken from the first run,
+        and the inputs of every other node are perturbed.
         """
         values = {name: wider(value) for name, value in (*self.plain.constants.items(), *feeds.items())}
         run = WideRun(values, dict.fromkeys(values, True), dict.fromkeys(values, True), frozenset(values))
@@ -94,17 +94,17 @@ class WideModel:
         except RejectedError as error:
             if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):
                 raise
-            return False  # the oracle does not accept what the kernel read
+            return False  # the oracle does not accept the kernel's inputs
 
     @property
     def _by_oracle(self) -> bool:
-        """Whether the last node of the wide run was computed by an oracle."""
+        """Whether an oracle computed the last node of the wide run."""
         return bool(self._wide.oracles)
 
     def _overflown(
         self, node: WideNode, read: Mapping[str, Any], results: Mapping[str, Any], perturbation: Perturbation
     ) -> Mapping[str, Any]:
-        """Return the outputs of a node with what it makes numbers of where what it reads need not be finite."""
+        """Return the outputs of a node that turns possibly non-finite inputs into numbers."""
         overflown = perturbation.overflown(read)
         if not overflown:
             return results
@@ -119,7 +119,7 @@ class WideModel:
     def _node(
         self, node: WideNode, read: Mapping[str, Any], plain: Mapping[str, Any], *, narrow: bool = False
     ) -> tuple[Mapping[str, Any], bool]:
-        """Return the outputs of a node in wide types, and whether they were computed in narrow ones, as they may be."""
+        """Return the outputs of a node in wide types, and whether they were computed in narrow ones."""
         traits = traits_of(node.node)
         if not node.node.input or traits.typed_by_attribute:
             return {name: wider(plain[name]) for name in node.made}, False
@@ -130,7 +130,7 @@ class WideModel:
             except RejectedError as error:
                 if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):
                     raise
-                if not isinstance(error, ExcludedError):  # which is about this input alone
+                if not isinstance(error, ExcludedError):  # such an error concerns only this input
                     self._narrow_only.add(id(node))
         results = self.plain.node(node.node, {name: narrowed(value, plain[name]) for name, value in read.items()})
         floats = any(is_wide(value) for value in read.values()) and any(
@@ -140,7 +140,7 @@ class WideModel:
 
 
 def _moved_from(nodes: Sequence[WideNode], trait: Trait) -> frozenset[str]:
-    """Return the values that nodes of a trait make, and those that are moved from there."""
+    """Return the outputs of nodes with a trait, and the values moved from there."""
     found: set[str] = set()
     for node in nodes:
         if trait in node.traits or (node.selects and not found.isdisjoint(node.node.input[:1])):
@@ -149,9 +149,9 @@ def _moved_from(nodes: Sequence[WideNode], trait: Trait) -> frozenset[str]:
 
 
 def _has_other_shape(run: WideRun, node: WideNode, results: Mapping[str, Any], plain: Mapping[str, Any]) -> bool:
-    """Return whether the kernel of the wider type makes another shape of the same parameters.
+    """Return whether the kernel of the wider type returns another shape for the same parameters.
 
-    For a region of doubles Resize cuts its output, and for one of floats it does not (onnxruntime 1.32.0).
+    For a region in double, Resize truncates its output shape, and for one in float it does not (onnxruntime 1.32.0).
     """
     parameters = [name for name in node.read if name not in node.data and is_wide(run.values[name])]
     if not parameters or not all(run.exact.get(name, False) for name in parameters):
@@ -169,12 +169,12 @@ def _record(
     *,
     narrow: bool,
 ) -> None:
-    """Add the results of a node to a run, and whether they are exact and firm."""
+    """Add the results of a node to a run, and record whether they are exact and firm."""
     firm = _is_firm(run, node, plain, inexact) and not _overflows(run, node, results, plain, narrow=narrow)
     run.firm.update(dict.fromkeys(node.made, firm))
     run.values.update(results)
     if firm:
-        # Sums that read it may be added in another order; what it decides is decided.
+        # Sums of the value may be added in another order; decisions based on it are firm.
         flows = not node.has_subgraphs and node.traits.isdisjoint({Trait.STEPS, Trait.PIECEWISE})
         decided = (name for name in node.made if not (flows and is_wide(wider(plain[name]))))
         run.values.update({name: wider(plain[name]) for name in decided})
@@ -200,10 +200,10 @@ def _is_firm(run: WideRun, node: WideNode, plain: Mapping[str, Any], inexact: Co
 def _overflows(
     run: WideRun, node: WideNode, results: Mapping[str, Any], plain: Mapping[str, Any], *, narrow: bool
 ) -> bool:
-    """Return whether results of a node may be infinite or NaN in one kernel alone.
+    """Return whether results of a node may be infinite or NaN in only one kernel.
 
-    They are in every kernel where those of the wide type are: an input that is 0, infinite or NaN makes them so. The
-    sign of a zero that a node made may be another one, and with it the sign of a quotient.
+    If the wide results are not finite, those of every kernel are: an input of 0, infinity or NaN causes it. The sign of
+    a computed zero may differ, and with it the sign of a quotient.
     """
     made = [name for name in node.made if has(plain[name], infinite)]
     if not made:
