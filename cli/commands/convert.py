@@ -104,7 +104,7 @@ def one(options: argparse.Namespace, stream: Any = None) -> int:
         progress = watched.enter_context(terminal.progress(options.quiet, verbose=False))
 
         def tell() -> None:
-            """Print the result, before the files are put in place: if it cannot be printed, nothing is written."""
+            """Print the result before the files are moved into place: if printing fails, nothing is written."""
             watched.close()
             check_unchanged(result.source)
             for warning in wording.warnings(result.plan):
