@@ -1,4 +1,4 @@
-"""The program of the child process in which onnx's C++ code runs: a crash there does not end opshift.
+"""Run onnx's C++ code in a child process, as its main program: a crash there does not end opshift.
 
 It reads requests from standard input and writes answers to standard output until the input is closed. Both are lists
 of byte strings (`read`, `write`). It runs as a script, without site-packages, and loads the extension module of onnx by
@@ -15,17 +15,17 @@ import signal
 import struct
 import sys
 
-TYPE_CHECKING = False  # importing typing takes as long as onnx does
+TYPE_CHECKING = False  # importing typing takes as long as importing onnx
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, BinaryIO
 
 MOST_BYTES = 2**31
-"""Bytes that an answer has at most: no protobuf is larger."""
+"""The maximum size of an answer in bytes: no protobuf is larger."""
 
 
 class ProtocolError(Exception):
-    """The bytes that were read are no message."""
+    """The received bytes are not a message."""
 
 
 def write(stream: BinaryIO, fields: Sequence[bytes]) -> None:
@@ -45,7 +45,7 @@ def read(stream: BinaryIO) -> list[bytes]:
     """Read a message.
 
     Raises:
-        EOFError: the stream ends before or within it.
+        EOFError: the stream ends before or inside the message.
         ProtocolError: it is larger than any message.
     """
     (count,) = struct.unpack("<I", _exactly(stream, 4))
@@ -65,7 +65,7 @@ def _exactly(stream: BinaryIO, length: int) -> bytes:
 
 
 def _loaded(name: str, path: str) -> Any:
-    """Load a module from a file, whatever the path of modules is."""
+    """Load a module from a file, independently of the module search path."""
     extension = path.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
     kind: Any = importlib.machinery.ExtensionFileLoader if extension else importlib.machinery.SourceFileLoader
     spec = importlib.util.spec_from_file_location(name, path, loader=kind(name, path))
@@ -77,31 +77,31 @@ def _loaded(name: str, path: str) -> Any:
 
 
 class Calls:
-    """The calls that are answered, by name; `onnx` is the extension module."""
+    """The supported calls, by name; `onnx` is the extension module."""
 
     def __init__(self, onnx: Any) -> None:
-        """Keep the module."""
+        """Store the module."""
         self._onnx = onnx
 
     def check_model(self, model: bytes) -> list[bytes]:
-        """Check a model; there is nothing to return."""
+        """Check a model; return an empty list."""
         self._onnx.checker.check_model(model, False, False, False)
         return []
 
     def check_attribute(self, attribute: bytes, ir_version: bytes, opset: bytes) -> list[bytes]:
-        """Check an attribute by itself."""
+        """Check a single attribute."""
         context = self._onnx.checker.CheckerContext()
         context.ir_version, context.opset_imports = int(ir_version), {"": int(opset)}
         self._onnx.checker.check_attribute(attribute, context, self._onnx.checker.LexicalScopeContext())
         return []
 
     def infer_shapes(self, model: bytes, check_type: bytes, strict: bytes, data_prop: bytes) -> list[bytes]:
-        """Return a model with types."""
+        """Return a model with inferred types."""
         flags = (bool(int(flag)) for flag in (check_type, strict, data_prop))
         return [self._onnx.shape_inference.infer_shapes(model, *flags)]
 
     def infer_node(self, name: bytes, domain: bytes, version: bytes, *rest: bytes) -> list[bytes]:
-        """Return the types of a node's outputs, name and type in turn."""
+        """Return the types of a node's outputs, alternating names and types."""
         ir_version, typed, node, *pairs = rest
         types, data = pairs[: 2 * int(typed)], pairs[2 * int(typed) :]
         found = self._schema(name, domain, version)._infer_node_outputs(
@@ -110,12 +110,12 @@ class Calls:
         return [part for key, value in found.items() for part in (key.encode(), value)]
 
     def function_body(self, name: bytes, version: bytes, opset: bytes, node: bytes, *types: bytes) -> list[bytes]:
-        """Return the body of an operator that depends on the node."""
+        """Return the function body of an operator, which may depend on the node."""
         schema = self._schema(name, b"", version)
         return [schema.get_context_dependent_function_with_opset_version(int(opset), node, list(types))]
 
     def parse_model(self, text: bytes) -> list[bytes]:
-        """Return whether a text is a model, what is wrong with it, and the model."""
+        """Return whether a text is a model, the error, and the model."""
         parsed, complaint, model = self._onnx.parser.parse_model(text.decode())
         message = complaint if isinstance(complaint, bytes) else complaint.encode("utf-8", "replace")
         return [str(int(parsed)).encode(), message, model]
@@ -126,7 +126,7 @@ class Calls:
         return [text if isinstance(text, bytes) else text.encode()]
 
     def inline(self, model: bytes) -> list[bytes]:
-        """Return a model whose functions are inlined."""
+        """Return a model with inlined functions."""
         return [self._onnx.inliner.inline_local_functions(model, False)]
 
     def _schema(self, name: bytes, domain: bytes, version: bytes) -> Any:
@@ -142,12 +142,12 @@ def _answer(call: Callable[..., list[bytes]], arguments: Sequence[bytes]) -> lis
         return [b"done", *call(*arguments)]
     except MemoryError:
         return [b"MemoryError", b""]
-    except Exception as error:  # whatever C++ throws
+    except Exception as error:  # any C++ exception
         return [type(error).__name__.encode(), str(error).encode("utf-8", "replace")]
 
 
 def _end_in(seconds: float) -> None:
-    """End the process after so many seconds, also where C++ does not come back; 0 takes that back."""
+    """End the process after this time, even if C++ does not return; 0 cancels it."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)
     elif seconds:
@@ -157,7 +157,7 @@ def _end_in(seconds: float) -> None:
 
 
 def _limit(name: str, size: int) -> None:
-    """Set a limit of this process, where the system has it; the highest it may have stays as it is."""
+    """Set a limit of this process, if the system supports it; the hard limit is unchanged."""
     try:
         import resource
 
@@ -169,7 +169,7 @@ def _limit(name: str, size: int) -> None:
 
 
 def _prefer_for_oom_kill() -> None:
-    """Have Linux end this process, and not the one that it serves, where memory runs out."""
+    """Make Linux kill this process instead of its parent when memory runs out."""
     try:
         file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(file, b"1000")
@@ -179,15 +179,15 @@ def _prefer_for_oom_kill() -> None:
 
 
 def main(library: str, own_schemas: str, confine: str) -> None:
-    """Answer requests: seconds and bytes of memory that a call may take, its name, and its arguments.
+    """Answer requests, which consist of limits in seconds and bytes, the call's name, and its arguments.
 
-    The paths are those of onnx's extension module and of the two modules beside this one.
+    The arguments are the paths of onnx's extension module and of the two modules beside this one.
     """
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
-    os.dup2(nothing, 1)  # what C++ prints must not come between the answers
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches opshift, which ends this
+    os.dup2(nothing, 1)  # C++ output must not mix with the answers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches opshift, which ends this process
     _limit("RLIMIT_CORE", 0)
     _prefer_for_oom_kill()
     onnx = _loaded("onnx.onnx_cpp2py_export", library)
