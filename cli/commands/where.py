@@ -87,12 +87,12 @@ def run(options: argparse.Namespace) -> int:
     with terminal.progress(options.quiet, options.verbose) as progress:
         entries = list(looked_at(models, request, options, progress))
     status = max(entry.status for entry in entries)
-    told = document(options, status, where=entries)
+    content = document(options, status, where=entries)
     written = status < 2
-    with staged(options.report if written else None, told) as batch:
+    with staged(options.report if written else None, content) as batch:
         if options.badge is not None and written:
             stage_badge(batch, options.badge, entries, targets)
-        show(options, entries, told)
+        show(options, entries, content)
     return status
 
 
@@ -128,8 +128,8 @@ def looked_at(
     jobs = min(options.jobs or 1, len(models))
     if jobs == 1:
         for model in models:
-            told = progress if len(models) == 1 else counted(progress, model, models)
-            yield entry_or_error(model, request, debug=options.debug, progress=told)
+            callback = progress if len(models) == 1 else counted(progress, model, models)
+            yield entry_or_error(model, request, debug=options.debug, progress=callback)
         return
     from opshift.passes.runtime.process_pool import Processes
 
@@ -178,13 +178,13 @@ def failed(model: str, error: Exception) -> Entry:
     return Entry(model, status, error={"kind": kind, "message": text(error, status)})
 
 
-def show(options: argparse.Namespace, entries: Sequence[Entry], told: dict[str, Any]) -> None:
+def show(options: argparse.Namespace, entries: Sequence[Entry], content: dict[str, Any]) -> None:
     """Print JSON or the table; with --quiet only the last line. Errors of single models are messages."""
     from opshift.cli.reports import runtimes
 
     many = len(entries) > 1
     if options.json:
-        terminal.print_json(told)
+        terminal.print_json(content)
         return
     if not many and entries[0].error:
         terminal.message(f"error: {entries[0].error['message']}")

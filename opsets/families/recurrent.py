@@ -374,7 +374,7 @@ def reversed_order(place: int) -> Callable[[Cell, Operands], Reason | None]:
 def facts_of_tokens(states: int, gates: int) -> Callable[[Cell, Operands], tuple[Facts, ...]]:
     """Return a function for the facts of the last states, and of the rows of all tokens."""
 
-    def told(what: Cell, operands: Operands) -> tuple[Facts, ...]:
+    def facts(what: Cell, operands: Operands) -> tuple[Facts, ...]:
         first = operands[1] or Facts()
         count = (operands[gates] or Facts()).dim(0)
         # A Loop without iterations has rows of other dimensions in onnxruntime 1.32.0: see StackedRows.
@@ -382,17 +382,17 @@ def facts_of_tokens(states: int, gates: int) -> Callable[[Cell, Operands], tuple
         shape = None if dims is None else (count, *dims)
         return (*(Facts(first.dtype, first.shape),) * states, Facts(first.dtype, shape))
 
-    return told
+    return facts
 
 
 def facts_of_cell(states: int) -> Callable[[Cell, Operands], tuple[Facts, ...]]:
     """Return a function for the facts of the states after a token, which equal those before."""
 
-    def told(what: Cell, operands: Operands) -> tuple[Facts, ...]:
+    def facts(what: Cell, operands: Operands) -> tuple[Facts, ...]:
         first = operands[0] or Facts()
         return (Facts(first.dtype, first.shape),) * states
 
-    return told
+    return facts
 
 
 def run_tokens(

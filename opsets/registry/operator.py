@@ -211,8 +211,8 @@ def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
     if wrong := misfit(schema, node.attributes):
         return Reason(f"its attribute {wrong} is {node.attributes[wrong]!r}, which it cannot be", invalid=True)
     required = (name for name, (is_required, _) in schema.attributes.items() if is_required)
-    if lacking := next((name for name in required if name not in node.attributes), ""):
-        return Reason(f"{lacking} is a parameter of the function, which only a call gives", missing=True)
+    if missing := next((name for name in required if name not in node.attributes), ""):
+        return Reason(f"{missing} is a parameter of the function, which only a call gives", missing=True)
     attributes = {name: node.attributes.get(name, default) for name, (_, default) in schema.attributes.items()}
     make = version.spec if semantics == "spec" and version.spec else version.lift
     if make:

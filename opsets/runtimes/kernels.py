@@ -136,7 +136,7 @@ def cuts_sums_of_bytes() -> bool:
     return bool((y != 64 * 255 * 127).any())
 
 
-def _carried(dtype: int) -> frozenset[str]:
+def _kernel_types(dtype: int) -> frozenset[str]:
     """Return the kernel types for an element type: onnxruntime casts float16 to float if it has no kernel for it."""
     name = f"tensor({type_name(dtype)})"
     return frozenset({name, "tensor(float)"}) if name == "tensor(float16)" else frozenset({name})
@@ -500,7 +500,7 @@ def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
         if facts is not None and parameter is not None:
             bound[parameter.type_variable] = facts.dtype
     named = named_output(node, opset)
-    carried = _alone if _misfits(node, min(opset, newest)) else _carried
+    kernel_types = _alone if _misfits(node, min(opset, newest)) else _kernel_types
     return any(
         kernel.serves(since_version)
         and (
@@ -508,7 +508,7 @@ def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
         )
         and all(
             variable not in bound
-            or (bound[variable] is not None and not carried(bound[variable] or 0).isdisjoint(types))
+            or (bound[variable] is not None and not kernel_types(bound[variable] or 0).isdisjoint(types))
             for variable, types in kernel.types.items()
         )
         for kernel in _kernels().get(node.name, ())

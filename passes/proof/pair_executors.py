@@ -35,8 +35,8 @@ def executor_of(source: Runnable, limits: Limits, *, kernels: bool = False, lean
         runner = Runner(fitting, limits, lean=lean)
         runner.open(optimised=False)
     except RejectedError as error:
-        lacking = (RejectionKind.TOO_NEW,) if kernels else (RejectionKind.TOO_NEW, RejectionKind.MISSING_KERNEL)
-        if error.why not in lacking and not _complex(source.proto):
+        missing = (RejectionKind.TOO_NEW,) if kernels else (RejectionKind.TOO_NEW, RejectionKind.MISSING_KERNEL)
+        if error.why not in missing and not _complex(source.proto):
             raise
         return Interpreter(source, limits), f"nodes were run one by one, since {error}"
     return runner, note

@@ -174,12 +174,12 @@ class Deriver:
             self._failed.clear()
         return found
 
-    def _pays(self, lifted: Lifted, way: Fragment, stack: tuple[Any, ...]) -> bool:
+    def _pays(self, lifted: Lifted, candidate: Fragment, stack: tuple[Any, ...]) -> bool:
         """Return whether a lowering pays for all batch sizes: also for a batch of one, with other facts unchanged."""
         if stack or not _only_batch_unknown(lifted):
             return True
         one = self.derive(_with_batch_of_one(lifted))
-        return isinstance(one, Fragment) and one.lowerings[:1] == way.lowerings[:1]
+        return isinstance(one, Fragment) and one.lowerings[:1] == candidate.lowerings[:1]
 
     def _sufficient_assumption(self, lifted: Lifted) -> str:
         """Return an assumption that permits a derivation, or an empty string."""
@@ -215,8 +215,8 @@ class Deriver:
                 )
             return Fragment((), (Constant(value, dtype),), ("initializer",), 0.0)
         tried: list[tuple[Body | WiderTypes | Reason, Fragment | Failure]] = []
-        for ways in self._candidate_groups(lifted):
-            best, found = self._best(tuple(ways), lifted, stack, most)
+        for candidates in self._candidate_groups(lifted):
+            best, found = self._best(tuple(candidates), lifted, stack, most)
             tried += found
             if best:
                 return best if nested else dataclasses.replace(best, ways=tuple(starmap(_candidate, tried)))
@@ -226,7 +226,7 @@ class Deriver:
         return _failed(lifted, native, [found for _, found in tried if isinstance(found, Failure)], absent=absent)
 
     def _best(
-        self, ways: Sequence[Body | WiderTypes | Reason], lifted: Lifted, stack: tuple[Any, ...], most: float
+        self, candidates: Sequence[Body | WiderTypes | Reason], lifted: Lifted, stack: tuple[Any, ...], most: float
     ) -> tuple[Fragment | None, list[tuple[Body | WiderTypes | Reason, Fragment | Failure]]]:
         """Return the best of these candidates (the first of equals), and the result of each.
 
@@ -234,13 +234,16 @@ class Deriver:
         in its dimensions probably needs as many nodes: candidates that were more expensive there are skipped.
         """
         like = _apart_from_lengths(lifted)
-        least = [0.0 if isinstance(way, Reason) else self._costs.get((like, way.name), 0.0) for way in ways]
-        rounds = [not isinstance(way, Reason) and way.rounds for way in ways]
+        least = [
+            0.0 if isinstance(candidate, Reason) else self._costs.get((like, candidate.name), 0.0)
+            for candidate in candidates
+        ]
+        rounds = [not isinstance(candidate, Reason) and candidate.rounds for candidate in candidates]
         found: dict[int, Fragment | Failure] = {}
         best: Fragment | None = None
         chosen, limit = 0, most
-        for place in sorted(range(len(ways)), key=lambda place: (rounds[place], least[place])):
-            way = ways[place]
+        for place in sorted(range(len(candidates)), key=lambda place: (rounds[place], least[place])):
+            candidate = candidates[place]
             # Of two with the same cost, the first one is chosen.
             within = limit if best is None or place > chosen else math.nextafter(limit, math.inf)
             if best and not best.rounds and rounds[place]:
@@ -249,16 +252,16 @@ class Deriver:
             if least[place] >= within:
                 found[place] = Failure("it costs more", least=least[place])
                 continue
-            one = found[place] = self._derive_by(way, lifted, stack, within)
+            one = found[place] = self._derive_by(candidate, lifted, stack, within)
             cost = one.cost if isinstance(one, Fragment) else one.least
-            if cost and not self.optimize and not isinstance(way, Reason):
-                self._costs[like, way.name] = cost / PASSES
+            if cost and not self.optimize and not isinstance(candidate, Reason):
+                self._costs[like, candidate.name] = cost / PASSES
             if isinstance(one, Fragment) and (
                 best is None or (one.rounds, one.cost, place) < (best.rounds, best.cost, chosen)
             ):
                 best, chosen = one, place
                 limit = min(most, best.cost) if (stack[1:] or not self.optimize) and not best.rounds else most
-        return best, [(way, found[place]) for place, way in enumerate(ways)]
+        return best, [(candidate, found[place]) for place, candidate in enumerate(candidates)]
 
     def _candidate_groups(self, lifted: Lifted) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
         """Yield groups of candidates; each group is used only if the groups before it have no result.
@@ -277,21 +280,25 @@ class Deriver:
         yield from _groups(lifted, (*lifted.operator.lowerings, *faster))
 
     def _derive_by(
-        self, way: Body | WiderTypes | Reason, lifted: Lifted, stack: tuple[Any, ...], limit: float
+        self, candidate: Body | WiderTypes | Reason, lifted: Lifted, stack: tuple[Any, ...], limit: float
     ) -> Fragment | Failure:
         """Derive a meaning by one candidate, unless its cost reaches the limit or it needs an unaccepted assumption."""
-        if isinstance(way, Reason):
-            return Failure(way, way.missing, beside=True)
-        if isinstance(way, WiderTypes):
-            found = self._in_wider_type(way, stack)
-        elif refused := way.assumes - self.assume:
+        if isinstance(candidate, Reason):
+            return Failure(candidate, candidate.missing, beside=True)
+        if isinstance(candidate, WiderTypes):
+            found = self._in_wider_type(candidate, stack)
+        elif refused := candidate.assumes - self.assume:
             asked = ", ".join(sorted(refused))
-            return Failure(f"{way.name}: it is valid only with --assume {asked}", assumption=asked)
-        elif way.carries is not None:
-            found = self._looped(way, way.carries, lifted, stack)
+            return Failure(f"{candidate.name}: it is valid only with --assume {asked}", assumption=asked)
+        elif candidate.carries is not None:
+            found = self._looped(candidate, candidate.carries, lifted, stack)
         else:
-            found = self._specialise(way, lifted, stack, limit)
-        return dataclasses.replace(found, reason=f"{way.name}: {found.reason}") if isinstance(found, Failure) else found
+            found = self._specialise(candidate, lifted, stack, limit)
+        return (
+            dataclasses.replace(found, reason=f"{candidate.name}: {found.reason}")
+            if isinstance(found, Failure)
+            else found
+        )
 
     def _looped(self, body: Body, carries: int, lifted: Lifted, stack: tuple[Any, ...]) -> Fragment | Failure:
         """Derive one iteration, and put it into a Loop, which the target must support too."""
@@ -396,11 +403,11 @@ def _failed(lifted: Lifted, native: Failure, failures: Sequence[Failure], *, abs
     )
 
 
-def _candidate(way: Body | WiderTypes | Reason, found: Fragment | Failure) -> Candidate:
+def _candidate(candidate: Body | WiderTypes | Reason, found: Fragment | Failure) -> Candidate:
     """Return the cost of a candidate, or the reason against it; failures begin with its name."""
     if isinstance(found, Fragment):
         return Candidate(found.lowerings[0], found.cost)
-    name = way.partition(": ")[0] if isinstance(way, Reason) else way.name
+    name = candidate.partition(": ")[0] if isinstance(candidate, Reason) else candidate.name
     if found.least:
         return Candidate(name, found.least, "it was followed no further")
     return Candidate(name, None, found.reason.removeprefix(name).lstrip(": "))

@@ -197,9 +197,9 @@ def constants_without_place(
     # halves.
     wide = dtypes & {TensorProto.INT64, TensorProto.UINT64}
     needed = (CONSTANT, CAST, "Mul", "Add") if wide and opset < 9 else (CONSTANT, CAST)[: 2 - (opset >= 9)]
-    lacking = next((name for name in needed if not decisions.has(name)), None)
-    if ir_version is None and lacking:
-        reason = f"a function needs {lacking} for a constant, and the target does not have it."
+    missing = next((name for name in needed if not decisions.has(name)), None)
+    if ir_version is None and missing:
+        reason = f"a function needs {missing} for a constant, and the target does not have it."
         return reason, "Inline the function."
     if ir_version is None and dtypes & INTEGERS and opset < 9 and target and target.needs_constants:
         reason = f"below opset 9 a function holds integers as Casts of floats, and {target.name} needs constants."

@@ -194,8 +194,8 @@ class NodePlanner:
         if isinstance(derived, Failure):
             if otherwise and not has_body(node.name):
                 raise NodeRefusedError(otherwise)
-            if (lacking := self.legality.absent_type(node)) is not None:
-                raise _refused(context, Code.TYPE, f"{lacking}.", "Change it with --types.")
+            if (missing := self.legality.absent_type(node)) is not None:
+                raise _refused(context, Code.TYPE, f"{missing}.", "Change it with --types.")
             code, reason, hint = _refusal(derived)
             if node.domain and code in (Code.ABSENT_OPERATOR, Code.NO_LOWERING):
                 code, hint = Code.FOREIGN_OPERATOR, hint or foreign.hint(node.domain)

@@ -28,7 +28,7 @@ from opshift.passes.rewrite.prepare import Prepared
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_CARRIERS = (TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.DOUBLE)
+_WRITTEN_TYPES = (TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.DOUBLE)
 """The element types for constants of other types: the first that holds the elements is used."""
 
 
@@ -53,11 +53,13 @@ def fit(model: onnx.ModelProto, legality: Legality) -> tuple[Refusal, ...]:
     model.ir_version = max(model.ir_version, 4)  # in older ir_versions, an initializer is an input with a default
     for graph in graphs(model):
         for tensor in [*_unread(graph, legality)]:
-            carried = None if _is_elsewhere(tensor) else _carried(numpy_helper.to_array(tensor), tensor, legality)
-            if carried is None:
+            converted = (
+                None if _is_elsewhere(tensor) else _in_read_type(numpy_helper.to_array(tensor), tensor, legality)
+            )
+            if converted is None:
                 refusals.append(_refusal(tensor, legality))
             else:
-                _write(graph, tensor, names.new(f"{tensor.name}/{type_name(carried.data_type)}"), carried)
+                _write(graph, tensor, names.new(f"{tensor.name}/{type_name(converted.data_type)}"), converted)
     _copy_shared(model, names, legality)
     _set_apart(model, names, legality)
     return tuple(refusals)
@@ -159,13 +161,13 @@ def _is_elsewhere(tensor: TensorProto) -> bool:
     return tensor.data_location == TensorProto.EXTERNAL
 
 
-def _carried(array: Array, tensor: TensorProto, legality: Legality) -> TensorProto | None:
+def _in_read_type(array: Array, tensor: TensorProto, legality: Legality) -> TensorProto | None:
     """Return a constant in another element type that holds its elements, and from which the target can cast."""
     assert legality.target is not None
     schema = schema_at("", CAST, legality.opset)
     if array.dtype.kind not in "biuf" or schema is None:
         return None
-    for other in _CARRIERS:
+    for other in _WRITTEN_TYPES:
         if other not in legality.target.constant_dtypes:
             continue
         if not _holds(array, other):
@@ -192,14 +194,14 @@ def _holds(array: Array, dtype: int) -> bool:
     return not array.size or (low <= int(array.min()) and int(array.max()) <= high)
 
 
-def _write(graph: onnx.GraphProto | onnx.FunctionProto, old: TensorProto, name: str, carried: TensorProto) -> None:
+def _write(graph: onnx.GraphProto | onnx.FunctionProto, old: TensorProto, name: str, converted: TensorProto) -> None:
     """Replace a constant by a renamed one and a Cast that outputs the original name."""
     assert isinstance(graph, onnx.GraphProto)
-    carried.name = name
+    converted.name = name
     cast = helper.make_node(CAST, [name], [old.name], name=old.name, to=old.data_type)
     nodes = [node for node in graph.node if old.name not in node.output]
     drop_named(graph.initializer, (old.name,))
-    graph.initializer.append(carried)
+    graph.initializer.append(converted)
     replace_nodes(graph, (cast, *nodes))
 
 

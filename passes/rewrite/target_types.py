@@ -32,8 +32,8 @@ def types_for(target: Target, model: onnx.ModelProto) -> dict[int, int]:
     if not target.types:
         return {}
     found = named_types(walk(model), default_opset(model.opset_import) or 1)
-    lacking = sorted(found & (INTEGERS | FLOATS | {TensorProto.BOOL}) - target.dtypes)
-    return {dtype: others[0] for dtype in lacking if (others := [*_others(dtype, target.dtypes)])}
+    unsupported = sorted(found & (INTEGERS | FLOATS | {TensorProto.BOOL}) - target.dtypes)
+    return {dtype: others[0] for dtype in unsupported if (others := [*_others(dtype, target.dtypes)])}
 
 
 def _others(dtype: int, among: Collection[int]) -> Iterator[int]:

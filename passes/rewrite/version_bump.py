@@ -69,9 +69,9 @@ def bumped(
         if node.name in legality.decompose:
             reason = f"{node.name} is to be decomposed, and {_REMOVED}" if listed else _NO_WAY.format(node.name)
             return Refusal(Code.ABSENT_OPERATOR, context.where, label, f"{reason}.", "")
-        lacking = legality.target is not None and not legality.target.has(node.name)
-        code = Code.NO_LOWERING if lacking else Code.TYPE
-        why, hint = (_REMOVED, _TENSORS) if listed and lacking else ("opshift has no replacement for it", "")
+        unsupported = legality.target is not None and not legality.target.has(node.name)
+        code = Code.NO_LOWERING if unsupported else Code.TYPE
+        why, hint = (_REMOVED, _TENSORS) if listed and unsupported else ("opshift has no replacement for it", "")
         return Refusal(code, context.where, label, f"{illegal}, and {why}.", hint)
     return CarryValue() if carry else DropAttributes(drop) if drop else None
 

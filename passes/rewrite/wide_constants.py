@@ -55,7 +55,7 @@ class Widened:
     notes: tuple[str, ...] = ()
 
 
-def lacking(model: onnx.ModelProto, opset: int) -> frozenset[int]:
+def missing_types(model: onnx.ModelProto, opset: int) -> frozenset[int]:
     """Return the narrow element types of a model's constants that an opset does not have."""
     held = {tensor.data_type for tensor in _tensors(model)} & WIDER.keys()
     schema = schema_at("", CAST, opset) if held else None

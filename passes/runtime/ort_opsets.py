@@ -108,17 +108,17 @@ def fit(source: Runnable) -> tuple[Runnable, str]:
     old, newest = opset(source.proto), newest_opset()
     _refuse_wrong_bodies(source.proto, min(old, newest))
     oldest_ir = min(source.proto.ir_version, newest_ir_version())
-    lacking = any(_missing_outputs(node) for node in nodes(source.proto))
+    missing = any(_missing_outputs(node) for node in nodes(source.proto))
     if old < OLDEST and (read := _read_at_oldest(source.proto, old)) is not None:
         found, note = fit(replace(source, proto=read, path=None))
         relabelled = f"opset {old} was read as {OLDEST}, where every operator means the same"
         return found, ", ".join(filter(None, (relabelled, note)))
-    if old <= newest and oldest_ir == source.proto.ir_version and not lacking:
+    if old <= newest and oldest_ir == source.proto.ir_version and not missing:
         return source, ""
     notes = []
     proto = onnx.ModelProto()
     proto.CopyFrom(source.proto)
-    if lacking:
+    if missing:
         notes.append(_with_outputs(proto))
     if old > newest:
         for node in nodes(proto):
@@ -174,8 +174,8 @@ def _with_outputs(model: onnx.ModelProto) -> str:
     """Add the outputs that onnxruntime requires, and return a note on them."""
     completed = dict[str, None]()
     for place, node in enumerate(nodes(model)):
-        if lacking := _missing_outputs(node):
-            most = sum(map(bool, node.output)) + lacking
+        if missing := _missing_outputs(node):
+            most = sum(map(bool, node.output)) + missing
             names = [*node.output, *[""] * most][:most]
             node.output[:] = [name or f"{names[0]}/{place}/{index}" for index, name in enumerate(names)]
             completed[node.op_type] = None

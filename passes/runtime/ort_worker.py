@@ -37,7 +37,7 @@ _CHUNK = 1 << 24
 
 # numpy does not have these types. They are passed to onnxruntime as bytes, which several narrow elements share:
 # TensorProto: "the first element is stored in the least significant bits".
-CARRIED: dict[int, tuple[np.dtype[Any], int]] = {
+PACKED_TYPES: dict[int, tuple[np.dtype[Any], int]] = {
     16: (np.dtype(ml_dtypes.bfloat16), 16),
     17: (np.dtype(ml_dtypes.float8_e4m3fn), 8),
     18: (np.dtype(ml_dtypes.float8_e4m3fnuz), 8),
@@ -52,7 +52,7 @@ CARRIED: dict[int, tuple[np.dtype[Any], int]] = {
 }
 """The dtype and the bits per element in onnxruntime, by the number of the element type in TensorProto."""
 
-_BY_DTYPE = {dtype: (element_type, bits) for element_type, (dtype, bits) in CARRIED.items()}
+_BY_DTYPE = {dtype: (element_type, bits) for element_type, (dtype, bits) in PACKED_TYPES.items()}
 _NATIVE = frozenset(
     f"tensor({name})"
     for name in (
@@ -92,25 +92,25 @@ class _Model:
         given = _joined(model) if isinstance(model, list) else model
         self._session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
         values = (*self._session.get_inputs(), *self._session.get_outputs())
-        self._carried = any(value.type.startswith("tensor(") and value.type not in _NATIVE for value in values)
+        self._packs = any(value.type.startswith("tensor(") and value.type not in _NATIVE for value in values)
         self.outputs = [value.name for value in self._session.get_outputs()]
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
         """Return the outputs: arrays, lists and dicts of them, None for an absent optional."""
-        if not self._carried:
+        if not self._packs:
             return list(self._session.run(None, dict(feeds)))
         values, kept = {}, []
         for name, value in feeds.items():
-            carrier = _carrier(np.asarray(value))
-            kept.append(carrier)
-            values[name] = self._to_ort(np.asarray(value), carrier)
+            storage = _packed_array(np.asarray(value))
+            kept.append(storage)
+            values[name] = self._to_ort(np.asarray(value), storage)
         return [_from_ort(value) for value in self._session.run_with_ort_values(None, values)]
 
-    def _to_ort(self, array: Array, carrier: Array) -> Any:
+    def _to_ort(self, array: Array, storage: Array) -> Any:
         make = self._ort.OrtValue
         if array.dtype not in _BY_DTYPE:
             return make.ortvalue_from_numpy(array)
-        return make.ortvalue_from_numpy_with_onnx_type(carrier, _BY_DTYPE[array.dtype][0])
+        return make.ortvalue_from_numpy_with_onnx_type(storage, _BY_DTYPE[array.dtype][0])
 
 
 def _joined(parts: list[Part]) -> bytes:
@@ -132,7 +132,7 @@ def _joined(parts: list[Part]) -> bytes:
     return whole.getvalue()
 
 
-def _carrier(array: Array) -> Array:
+def _packed_array(array: Array) -> Array:
     """Return an array of unsigned integers of the same shape, whose first bytes hold the packed elements."""
     if array.dtype not in _BY_DTYPE:
         return array
@@ -145,9 +145,9 @@ def _carrier(array: Array) -> Array:
     flat = np.concatenate([flat, np.zeros(-len(flat) % per_byte, np.uint8)]).reshape(-1, per_byte)
     shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(bits)
     packed = np.bitwise_or.reduce(flat << shifts, axis=1)
-    carrier = np.zeros(array.shape, np.uint8)
-    carrier.reshape(-1)[: len(packed)] = packed
-    return carrier
+    storage = np.zeros(array.shape, np.uint8)
+    storage.reshape(-1)[: len(packed)] = packed
+    return storage
 
 
 def _from_ort(value: Any) -> Any:
@@ -155,9 +155,9 @@ def _from_ort(value: Any) -> Any:
     if not value.is_tensor():
         raise ValueError("sequences, maps and optionals beside tensors of types foreign to numpy cannot be read")
     element_type = value.element_type()
-    if element_type not in CARRIED:
+    if element_type not in PACKED_TYPES:
         return np.asarray(value.numpy())
-    dtype, bits = CARRIED[element_type]
+    dtype, bits = PACKED_TYPES[element_type]
     shape = tuple(value.shape())
     size = value.tensor_size_in_bytes()
     raw = np.frombuffer(ctypes.string_at(value.data_ptr(), size) if size else b"", np.uint8)

@@ -516,7 +516,7 @@ def _varied(
     seen = {name: {size[name] for size in accepted} for name in names}
     lengths = tuple(dict.fromkeys((*_VARIED, *known.lengths[:12])))
 
-    def tell(changes: Mapping[str, int]) -> Iterator[dict[str, Shape]]:
+    def changed(changes: Mapping[str, int]) -> Iterator[dict[str, Shape]]:
         size = {**base, **changes}
         if all(len(seen[name]) >= _ENOUGH or value in seen[name] for name, value in changes.items()):
             return
@@ -531,7 +531,7 @@ def _varied(
         for length, (at, group) in itertools.product(lengths, enumerate(groups)):
             if tries[at] > 0:
                 before = search.left
-                yielded = list(tell(dict.fromkeys(group, length)))
+                yielded = list(changed(dict.fromkeys(group, length)))
                 tries[at] = _TRIES if yielded else tries[at] - (search.left < before)
                 yield from yielded
 
@@ -549,9 +549,9 @@ def _varied(
     for one, other in itertools.permutations(names, 2):
         if base[one] < base[other]:
             for step in (1, -base[one], 1 - base[one], 3):
-                yield from tell({one: base[one] + step, other: base[other] + step})
+                yield from changed({one: base[one] + step, other: base[other] + step})
     for factor, (one, other) in itertools.product((2, 3), itertools.combinations_with_replacement(names, 2)):
-        yield from tell({one: base[one] * factor, other: base[other] * factor})
+        yield from changed({one: base[one] * factor, other: base[other] * factor})
 
 
 def _together(name: str, names: Sequence[str], base: Mapping[str, int], search: _Search) -> tuple[str, ...]:
