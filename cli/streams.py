@@ -1,4 +1,4 @@
-"""Read models from standard input, and write them to standard output.
+"""Models on standard input and output.
 
 On the command line, `-` is a model from standard input, or a result to standard output.
 """

@@ -292,7 +292,7 @@ def _written(facts: Facts) -> str:
 def _returned(node: Node, schema: Schema) -> Reason | None:
     """Return a type of a node's subgraph outputs that its outputs cannot have: bfloat16 below If-16, for example.
 
-    The outputs of If, Loop and Scan are one variadic parameter, and so is what a Loop's body returns after its
+    The outputs of If, Loop and Scan are one variadic parameter, as are the outputs of a Loop's body after its
     condition.
     """
     if not schema.outputs:

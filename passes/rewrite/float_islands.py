@@ -76,7 +76,7 @@ class IslandSearch:
     run: Run
     wide: dict[str, str] = field(default_factory=dict)
     depths: dict[str, int] = field(default_factory=dict)
-    """How many preceding nodes became islands at once for a node, by its path."""
+    """The number of preceding nodes that became islands at once for a node, by its path."""
 
     def search(self, model: onnx.ModelProto) -> Mapping[str, str]:
         """Return the islands of a model, each with the reason."""

@@ -74,7 +74,7 @@ class NativeNodes:
         return reason
 
     def unchanged(self, node: Node, made: Sequence[Facts], outputs: int) -> Fragment | None:
-        """Return a node of a lowering as it is, if the target supports it."""
+        """Return an unchanged node of a lowering, if the target supports it."""
         if self.why_not(node, nested=True) is not None:
             return None
         refs = tuple(None if facts is None else Input(index) for index, facts in enumerate(node.inputs))

@@ -71,7 +71,7 @@ class _Site:
     """The quantized surroundings of a float node.
 
     Attributes:
-        behind: the nodes after it, up to QuantizeLinear.
+        behind: the following nodes up to QuantizeLinear.
         lifted: its meaning.
         read: the quantized values or floats that it reads.
         made: the output of QuantizeLinear.
