@@ -1,1 +1,1 @@
-"""The command line: one file a command. Heavy modules are imported only inside a command."""
+"""Implement the command line: one file for each command. Heavy modules are imported only inside a command."""

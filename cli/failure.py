@@ -1,4 +1,4 @@
-"""Errors of a run: the message and the exit status."""
+"""Report an error of a run: the message and the exit status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_POSSIBLE, USAGE, FAULT = 1, 2, 3
 
 
 def fail(error: Exception, options: argparse.Namespace) -> int:
-    """Return what went wrong, in words or as JSON, and return the exit status."""
+    """Print an error as text or JSON, and return the exit status."""
     if options.debug:
         traced(error)
     status, kind = classify(error)
@@ -24,7 +24,7 @@ def fail(error: Exception, options: argparse.Namespace) -> int:
     answered = isinstance(error, UnprintableError) or getattr(options, "answered", False)
     try:
         if options.json and not answered:
-            to_stderr = getattr(options, "output", None) == "-"  # stdout is for the model
+            to_stderr = getattr(options, "output", None) == "-"  # stdout is reserved for the model
             with contextlib.redirect_stdout(sys.stderr if to_stderr else sys.stdout):
                 print_json(made, line=getattr(options, "lines", False))
         else:
@@ -46,7 +46,7 @@ def traced(error: Exception) -> None:
 
 
 def classify(error: Exception) -> tuple[int, str]:
-    """Return the exit status and the word for JSON."""
+    """Return the exit status and the kind of an error for JSON."""
     from opshift.opsets.native.onnx_process import NoProcessError
 
     match error:
@@ -64,11 +64,11 @@ def classify(error: Exception) -> tuple[int, str]:
 
 
 def error_document(error: Exception, status: int, kind: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return an error as JSON has it, with what was known when it came."""
+    """Return an error as a JSON document, with the data that was known before it."""
     details: dict[str, Any] = {"kind": kind, "message": text(error, status)}
     known: dict[str, Any] = {}
     if isinstance(error, UnsupportedError | VerificationError):
-        from opshift.cli.operator_counts import count_operators  # needs onnx
+        from opshift.cli.operator_counts import count_operators  # this needs onnx
     if isinstance(error, UnsupportedError):
         details["refusals"] = error.refusals
         read = error.source
@@ -84,7 +84,7 @@ def error_document(error: Exception, status: int, kind: str, options: argparse.N
 
 
 def text(error: Exception, status: int) -> str:
-    """Return what an error says, as one paragraph."""
+    """Return an error as one paragraph."""
     detail = one_line(str(error))
     if isinstance(error, MemoryError):
         return (
@@ -100,7 +100,7 @@ def text(error: Exception, status: int) -> str:
 
 
 def lines(error: Exception, status: int, options: argparse.Namespace) -> list[str]:
-    """Return what people read: one paragraph, then the nodes it is about."""
+    """Return the lines for users: one paragraph, then the affected nodes."""
     if isinstance(error, UnsupportedError):
         from opshift.cli.wording import count, goal, refusals
 

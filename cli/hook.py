@@ -1,4 +1,4 @@
-"""The pre-commit hook: `opshift plan` of each model that changed.
+"""Run the pre-commit hook: `opshift plan` for each changed model.
 
 pre-commit runs `python -m opshift.cli.hook` with the names of the models and the options of its `args`.
 """
@@ -17,7 +17,7 @@ MODELS = (".onnx", ".onnxtxt")
 def run(arguments: Sequence[str]) -> int:
     """Plan for each model among the arguments; return the highest status.
 
-    What is no model is an option: `--opset=11`, with its value in the same word or in the next.
+    Arguments that are not models are options: `--opset=11`, with the value in the same word or in the next.
     """
     options = [argument for argument in arguments if not argument.endswith(MODELS)]
     models = [argument for argument in arguments if argument.endswith(MODELS)]

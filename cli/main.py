@@ -1,4 +1,4 @@
-"""`opshift`: reads the command line and runs a command."""
+"""Read the command line of `opshift`, and run a command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMMANDS = {
     "targets": "Print the runtime profiles that --target accepts.",
     "completion": "Print a completion script for bash, zsh or fish.",
 }
-"""The commands, each with the first line of its module: a module is imported where its command is named."""
+"""The commands, each with the first line of its module, which is imported only if the command is used."""
 
 READING = ("convert", "plan", "verify", "inspect", "where")
 """Commands that read models."""
@@ -49,7 +49,7 @@ With several models, the exit status is the highest one; models without errors a
 
 
 FEW_OBJECTS = 20_000
-"""New objects after which Python looks for cycles of them: 700 are many times as often as imports and plans need."""
+"""The number of new objects after which Python's garbage collector runs: its default of 700 is far too frequent."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,8 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(argv: Sequence[str] | None) -> int:
-    """Run one command and return the exit status; interruptions get through."""
-    os.environ.setdefault(TELEMETRY, "1")  # what onnxruntime would upload tells of the user's models
+    """Run one command and return the exit status; interruptions are passed on."""
+    os.environ.setdefault(TELEMETRY, "1")  # onnxruntime's telemetry would upload data about the user's models
     arguments = list(sys.argv[1:] if argv is None else argv)
     options = argparse.Namespace(json="--json" in arguments, debug="--debug" in arguments, report=None)
     try:
@@ -80,7 +80,7 @@ def run(argv: Sequence[str] | None) -> int:
             if options.command in READING:
                 from opshift.opsets.native import onnx_process
 
-                onnx_process.start()  # while this process imports onnx
+                onnx_process.start()  # in parallel with this process's import of onnx
             with limited(getattr(options, "memory", None)):
                 return int(options.run(options))
     except SystemExit as done:
@@ -92,7 +92,7 @@ def run(argv: Sequence[str] | None) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options of the command that is named, or raise a usage error."""
+    """Return the options of the named command, or raise a usage error."""
     named = next((word for word in arguments if not word.startswith("-")), "")
     parser = build([named])
     if not arguments:
@@ -101,7 +101,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error(f"there is no command {arguments[0]!r}{did_you_mean(arguments[0], COMMANDS)}")
     options, unknown = parser.parse_known_args(arguments)
     if hasattr(options, "models") and not any(word.startswith("-") and word != "-" for word in unknown):
-        options.models += unknown  # before Python 3.13, argparse takes no more arguments behind an option
+        options.models += unknown  # before Python 3.13, argparse accepts no positional arguments after an option
         unknown = []
     if unknown:
         options.parser.refuse(unknown)
@@ -109,7 +109,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def build(complete: Collection[str] = tuple(COMMANDS)) -> Parser:
-    """Assemble the parser of all commands, with the options of those that are to be `complete`."""
+    """Create the parser of all commands, with the options only of the `complete` ones."""
     parser = Parser(
         prog="opshift",
         description="Convert ONNX models to any opset, replace unsupported operators, and verify the outputs.",

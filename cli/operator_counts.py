@@ -1,4 +1,4 @@
-"""Count the operators of a model, for the table of before and after."""
+"""Count the operators of a model, for the table of changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opshift.passes.io.serialization import length, serialized_chunks
 
 @dataclasses.dataclass(frozen=True)
 class Count:
-    """The number of an operator's nodes in a model, and its version there (None where ONNX does not have it)."""
+    """The number of an operator's nodes in a model, and its version there (None if ONNX does not define it)."""
 
     count: int
     since_version: int | None
@@ -30,7 +30,7 @@ class Count:
 
 @dataclasses.dataclass(frozen=True)
 class OperatorCounts:
-    """The contents of a model; `size` is that of the protobuf in bytes, without weights that are in other files."""
+    """The contents of a model; `size` is that of the protobuf in bytes, without external weights."""
 
     opset: int | None
     ir_version: int
@@ -39,7 +39,7 @@ class OperatorCounts:
 
 
 def count_operators(model: onnx.ModelProto, size: int | None = None) -> OperatorCounts:
-    """Count the operators of every graph and function of a model; `size` is given where it lacks weights by now."""
+    """Count the operators of every graph and function of a model; `size` is set if weights were removed."""
     imports = {normal(entry.domain): entry.version for entry in model.opset_import}
     found: Counter[tuple[str, str]] = Counter()
     size = length(serialized_chunks(model)) if size is None else size
@@ -59,14 +59,14 @@ def normal(domain: str) -> str:
 
 
 def since(domain: str, name: str, opset: int | None) -> int | None:
-    """Return the version of an operator at an opset, if ONNX has it there."""
+    """Return the version of an operator at an opset, or None if ONNX does not define it."""
     if opset is None or not onnx.defs.has(name, opset, domain):
         return None
     return onnx.defs.get_schema(name, opset, domain).since_version
 
 
 def nothing_to_do(plan: Plan, before: OperatorCounts, after: OperatorCounts) -> bool:
-    """Return whether the output is the input."""
+    """Return whether the output equals the input."""
     return plan.nothing_to_do and before == after
 
 
@@ -81,7 +81,7 @@ def show_operators(before: OperatorCounts, after: OperatorCounts) -> None:
 
 
 def remarks(ir_version: int, left_out: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
-    """Yield what the ir_version has no place for, as one note, and all other notes."""
+    """Yield the parts removed for the ir_version, as one note, and all other notes."""
     if left_out:
         yield f"Dropped, because ir_version {ir_version} does not support it: {'; '.join(left_out)}."
     yield from notes

@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `. Did you mean X?` if a known word is similar, else the full stop alone."""
+    """Return `. Did you mean X?` if a known word is similar, otherwise a full stop."""
     import difflib
 
     by_folded = {name.casefold().lstrip("-"): name for name in known}
@@ -143,7 +143,7 @@ def dim(text: str) -> tuple[str, int]:
 
 
 def type_changes(text: str) -> list[tuple[str, str]]:
-    """Read `int64=int32,double=float`; names are checked with the rest of the request."""
+    """Read `int64=int32,double=float`; the type names are checked later."""
     pairs = [tuple(pair.partition("=")[::2]) for pair in text.split(",")]
     if not all(old and new for old, new in pairs):
         raise argparse.ArgumentTypeError(f"old and new element types are needed, such as int64=int32, not {text!r}")
@@ -161,7 +161,7 @@ def add_run_options(
     group: argparse._ActionsContainer | None = None,
     verbose: str = "list every node with its lowerings, all operators, and the stages",
 ) -> None:
-    """Add the output options of commands that work on models, to a group of their own if none is given."""
+    """Add the output options of commands that read models, by default in a separate group."""
     group = group or parser.add_argument_group("output")
     group.add_argument(
         "--report",
@@ -236,7 +236,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_assume_opset(group: argparse._ActionsContainer, what: str = "the model") -> None:
-    """Add the option that reads a model as one of another opset than it declares."""
+    """Add the option that reads a model at another opset than the declared one."""
     group.add_argument(
         "--assume-opset",
         metavar="N",

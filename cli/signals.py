@@ -1,6 +1,6 @@
-"""Signals that end a process.
+"""Handle signals that end the process.
 
-They raise an exception here, as Ctrl-C does, so that files written in part are removed.
+They raise an exception, as Ctrl-C does, so that partial files are removed.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Any
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 """The signals by which a terminal, a supervisor or a logout ends a process. Not every system has all of them."""
 
-_SOON = 0.01  # seconds after which a signal is sent again whose exception was lost, or could not be raised
+_SOON = 0.01  # seconds until a signal is sent again if its exception was lost or impossible
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal has come that ends the process."""
+    """A signal that ends the process has arrived."""
 
     def __init__(self, number: int) -> None:
-        """Keep the number of the signal."""
+        """Store the number of the signal."""
         super().__init__(number)
         self.status = 128 + number
-        """The exit status by which shells know what happened."""
+        """The exit status by which shells report the signal."""
 
 
 @contextlib.contextmanager
 def raised() -> Iterator[None]:
-    """Have these signals raise `Interrupted`; in the end remove what is left of drafts, and put the handlers back.
+    """Make these signals raise `Interrupted`; at the end, remove remaining drafts, and restore the handlers.
 
-    Signals that are ignored (`nohup`), or that somebody else handles, stay as they are.
+    Signals that are ignored (`nohup`), or that have another handler, stay unchanged.
     """
     threading = sys.modules.get("threading")  # a program without it has one thread
-    if threading and threading.current_thread() is not threading.main_thread():  # which alone may set handlers
+    if threading and threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return
     before: dict[int, Any] = {}
@@ -60,7 +60,7 @@ def raised() -> Iterator[None]:
             sys.unraisablehook = hook
             for number, handler in before.items():
                 signal.signal(number, handler)
-            if late and not isinstance(sys.exception(), Interrupted):  # it came while drafts were removed
+            if late and not isinstance(sys.exception(), Interrupted):  # it arrived while drafts were removed
                 signal.raise_signal(late[0])
 
 
@@ -72,7 +72,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _loads_an_extension(frame: FrameType | None) -> bool:
-    """Return whether native code initializes a module there: onnx 1.23.2 crashes where that raises an exception."""
+    """Return whether native code is initializing a module: an exception then crashes onnx 1.23.2."""
     while frame is not None:
         if frame.f_code.co_name in ("create_module", "exec_module"):
             loader = frame.f_locals.get("self")
@@ -83,7 +83,7 @@ def _loads_an_extension(frame: FrameType | None) -> bool:
 
 
 def _again(lost: sys.UnraisableHookArgs, hook: Any) -> None:
-    """Send a signal once more whose exception was raised in a destructor, from where none gets out."""
+    """Send a signal again if its exception was raised in a destructor, where it is lost."""
     if isinstance(lost.exc_value, Interrupted):
         _send_soon(lost.exc_value.status - 128)
     else:

@@ -1,4 +1,4 @@
-"""Standard input and output as models.
+"""Models on standard input and output.
 
 On the command line, `-` is a model from standard input, or a result to standard output.
 """
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from opshift.passes.conversion.result import Result
 
 STREAM = "-"
-"""The path that stands for standard input and output."""
+"""The path that represents standard input and output."""
 
 STDIN = "standard input"
 
 
 def read(model: str) -> str | onnx.ModelProto:
-    """Return a path as it is, and the model that standard input holds for `-`.
+    """Return a path unchanged, or for `-` the model from standard input.
 
     Raises:
-        InvalidModelError: there is no ONNX model in it.
+        InvalidModelError: standard input is not an ONNX model.
     """
     if model != STREAM:
         return model
@@ -43,7 +43,7 @@ def read(model: str) -> str | onnx.ModelProto:
 
 
 def check_stdout() -> None:
-    """Raise where a model on standard output would end on a terminal."""
+    """Raise if a model would be written to a terminal."""
     if sys.stdout is None:
         raise UsageError("standard output is closed: name a file with -o.")
     if terminal.is_terminal(sys.stdout):
@@ -52,7 +52,7 @@ def check_stdout() -> None:
 
 @contextlib.contextmanager
 def results_on_stderr() -> Iterator[Any]:
-    """Print on stderr what goes to stdout otherwise; yield the binary stream of stdout, which is for the model."""
+    """Redirect stdout to stderr, and yield the binary stream of stdout for the model."""
     stdout = sys.stdout
     stdout.flush()
     with contextlib.redirect_stdout(sys.stderr):
@@ -60,13 +60,13 @@ def results_on_stderr() -> Iterator[Any]:
 
 
 def send(result: Result, stream: Any, **how: Any) -> None:
-    """Write a converted model to a binary stream, with its weights in it; nothing is written where that fails.
+    """Write a converted model with its weights to a binary stream, or nothing if that fails.
 
     Raises:
         UsageError: the stream cannot be written, or the model is too large for one protobuf.
     """
     with tempfile.TemporaryDirectory(prefix="opshift-") as folder:
-        path = os.path.join(folder, "model.onnx")  # noqa: PTH118 (a string is wanted)
+        path = os.path.join(folder, "model.onnx")  # noqa: PTH118 (a string is needed)
         result.save(path, **{**how, "external_data": "embed" if result.source.files else None})
         with open(path, "rb") as file:  # noqa: PTH123 (the same)
             try:

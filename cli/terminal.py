@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 COMMAND = "shown by: "
-"""Before a command that people copy."""
+"""The text before a command for users to copy."""
 
 SHORT = 16
-"""Up to how many characters the words of a column are kept on one line."""
+"""The maximum number of characters of a column that is never wrapped."""
 
 ShowProgress = Callable[[str, int, int], None]
 
 
 def one_line(text: str) -> str:
-    """Return the text as one paragraph, with what would move a terminal's cursor or colour it written out."""
+    """Return the text as one paragraph, with control characters escaped."""
     return plain(" ".join(text.split()))
 
 
 def plain(text: str) -> str:
-    """Write out unprintable characters: names come from models, and models from anybody."""
+    """Escape unprintable characters, because names come from untrusted models."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
@@ -44,14 +44,14 @@ def plain(text: str) -> str:
 
 _COMMAND_LINE = re.compile(r"^((?:\x1b\[[0-9;]*m|\s)*):(?=:)", re.MULTILINE)
 COMMAND_MARK = re.compile(r"#(?=#(?:\[|vso\[))")
-"""The beginning of a CI log command in a line."""
+"""The start of a CI log command in a line."""
 
 
 def inert(text: str) -> str:
-    """Write out what a CI log takes for a command: names come from models, and models from anybody.
+    """Escape the start of CI log commands, because names come from untrusted models.
 
-    GitHub's runner obeys lines that begin with `::`, behind blanks too, and `##[` anywhere in a line; that of Azure
-    Pipelines obeys `##[` and `##vso[`.
+    GitHub's runner executes lines that start with `::`, also after blanks, and `##[` anywhere in a line; that of Azure
+    Pipelines executes `##[` and `##vso[`.
     """
     return COMMAND_MARK.sub(r"\\x23", _COMMAND_LINE.sub(r"\1\\x3a", text))
 
@@ -61,7 +61,7 @@ class UnprintableError(UsageError):
 
 
 def write(stream: TextIO | None, text: str) -> None:
-    """Write and flush, and nothing that a CI log obeys; a reader that has gone away, as `| head` does, is no error."""
+    """Write and flush text without CI commands; a closed reader, such as `| head`, is not an error."""
     if stream is None:
         return
     encoding = stream.encoding or "utf-8"
@@ -69,25 +69,25 @@ def write(stream: TextIO | None, text: str) -> None:
         stream.write(inert(text).encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
     except OSError as error:
-        # What is still buffered would raise once more when Python exits.
+        # Buffered text would raise again when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         if stream is sys.stdout and not isinstance(error, BrokenPipeError):
             raise UnprintableError(f"the result cannot be printed: {error.strerror or error}.") from error
 
 
 def message(*lines: str) -> None:
-    """Tell people something that is not the result; a line break inside a line is written out."""
+    """Print messages for users to stderr; line breaks inside a message are escaped."""
     write(sys.stderr, "".join(f"{folded(plain(line), sys.stderr)}\n" for line in lines))
 
 
 def write_result(text: str) -> None:
-    """Print text that is the result as it stands: JSON or TOML, in whose strings an escape means the same."""
+    """Print a result without changes: JSON or TOML, whose strings already escape such characters."""
     write(sys.stdout, COMMAND_MARK.sub(r"\\u0023", text.rstrip("\n")) + "\n")
 
 
 def say(text: str = "", style: str = "") -> None:
-    """Print a line of the result, in colour where a terminal shows it."""
-    if not is_terminal(sys.stdout):  # rich takes a while to import
+    """Print a line of the result, in colour on a terminal."""
+    if not is_terminal(sys.stdout):  # the import of rich takes a while
         write(sys.stdout, plain(text).rstrip() + "\n")
         return
     from rich.text import Text
@@ -96,7 +96,7 @@ def say(text: str = "", style: str = "") -> None:
 
 
 def folded(line: str, stream: TextIO | None) -> str:
-    """Break a line between words where a terminal is narrower; a command stays whole, so that it can be copied."""
+    """Wrap a line at the width of a terminal; a command stays on one line, so that it can be copied."""
     if COMMAND in line or stream is None or not is_terminal(stream):
         return line
     import textwrap
@@ -114,7 +114,7 @@ def folded(line: str, stream: TextIO | None) -> str:
 
 
 def _columns(stream: TextIO) -> int:
-    """Return how wide a terminal is, or 80 where it does not say."""
+    """Return the width of a terminal, or 80 if it is unknown."""
     with contextlib.suppress(ValueError):
         if asked := int(os.environ.get("COLUMNS", "")):
             return max(asked, 20)
@@ -126,9 +126,9 @@ def _columns(stream: TextIO) -> int:
 def table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], changed: Callable[[Sequence[str]], bool] | None = None
 ) -> None:
-    """Print rows under columns; those that `changed` picks stand out on a terminal.
+    """Print rows under columns; those that `changed` selects are highlighted on a terminal.
 
-    Where a terminal is narrow, columns of short words keep their width and the others fold.
+    On a narrow terminal, columns of short words keep their width, and the others wrap.
     """
     if not is_terminal(sys.stdout):
         _plain_table(columns, [[plain(cell) for cell in row] for row in rows])
@@ -146,7 +146,7 @@ def table(
 
 
 def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table into a pipe or a file, where no line is folded and none ends in blanks."""
+    """Print a table to a pipe or a file, without wrapping and trailing blanks."""
     widths = [max(map(cells, column)) for column in zip(columns, *rows, strict=True)]
     for row in (columns, *rows):
         line = "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True))
@@ -154,7 +154,7 @@ def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def cells(text: str) -> int:
-    """Return how many columns a text takes; characters of East Asia take two, and marks above others none."""
+    """Return the width of a text in columns; East Asian characters take two, and combining marks none."""
     if text.isascii():
         return len(text)
     import unicodedata
@@ -188,18 +188,18 @@ def _console(stream: TextIO) -> Console:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether somebody watches the stream."""
+    """Return whether the stream is a terminal."""
     return stream is not None and stream.isatty()
 
 
 def is_live() -> bool:
-    """Return whether stderr shows a line that moves."""
+    """Return whether stderr shows a live line."""
     return is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
 
 
 @contextlib.contextmanager
 def progress(quiet: bool, verbose: bool) -> Iterator[ShowProgress | None]:
-    """Show a live line on a terminal; elsewhere a line from time to time, and with --verbose one for each stage."""
+    """Show a live line on a terminal; otherwise print a line now and then, and with --verbose one for each stage."""
     if quiet:
         yield None
     else:
@@ -228,7 +228,7 @@ def _live_line() -> Iterator[ShowProgress]:
 
 
 EVERY = 10.0
-"""Seconds between two lines of progress where none moves."""
+"""The seconds between two lines of progress without a live line."""
 
 
 @contextlib.contextmanager
@@ -261,7 +261,7 @@ def _lines(verbose: bool) -> Iterator[ShowProgress]:
 
 
 def jsonable(value: Any) -> Any:
-    """Return what JSON can hold: numbers that are not finite become strings, sets sorted lists, objects dicts."""
+    """Return a value that JSON can hold: non-finite numbers become strings, sets sorted lists, objects dicts."""
     import dataclasses
 
     if value is None or isinstance(value, bool | int | str):
@@ -288,12 +288,12 @@ def jsonable(value: Any) -> Any:
 
 
 def to_json(document: Any, *, indent: int | None = 2) -> str:
-    """Return the document as strict JSON, which a CI log takes for no command."""
+    """Return the document as strict JSON without CI log commands."""
     import json
 
     return COMMAND_MARK.sub(r"\\u0023", json.dumps(jsonable(document), indent=indent, allow_nan=False)) + "\n"
 
 
 def print_json(document: Any, *, line: bool = False) -> None:
-    """Print the one JSON object that --json promises; of many, each is a line."""
+    """Print the single JSON object of --json; for many models, each is a line."""
     write_result(to_json(document, indent=None if line else 2))

@@ -1,4 +1,4 @@
-"""Sentences about plans, refusals and verdicts."""
+"""Write sentences about plans, refusals and verdicts."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def count(number: int, noun: str) -> str:
 
 
 PAGE = "docs/limits.md"
-"""The page that explains each code of a refusal, under a heading of its own."""
+"""The page that explains each code of a refusal, under a separate heading."""
 
 
 def page(code: str) -> str:
-    """Return where a code is explained, from the root of the repository."""
+    """Return the location of a code's explanation, from the root of the repository."""
     return f"{PAGE}#{code}"
 
 
 def refusals(found: Sequence[Refusal], *, verbose: bool) -> Iterator[str]:
-    """Yield a line for each cause, the most frequent first, and then the page that explains their codes."""
+    """Yield a line for each cause, the most frequent first, and then the page that explains the codes."""
     for one in grouped(found):
         yield refusal(one, verbose=verbose)
     if found:
@@ -51,7 +51,7 @@ def refusals(found: Sequence[Refusal], *, verbose: bool) -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Nodes of one version of an operator that are refused for the same cause."""
+    """Nodes of one operator version that are refused for the same cause."""
 
     code: str
     operator: str
@@ -61,7 +61,7 @@ class Group:
 
 
 def grouped(found: Iterable[Refusal]) -> list[Group]:
-    """Return refusals by cause, those of the most nodes first."""
+    """Return refusals by cause, those with the most nodes first."""
     alike: dict[tuple[str, str, str, str], list[str]] = {}
     for one in found:
         alike.setdefault((one.code, one.operator, one.reason, one.hint), []).append(one.node)
@@ -86,7 +86,7 @@ NAMED = 3
 
 
 def without_names(reason: str) -> str:
-    """Return a reason without the names of lowerings that stand before their own: `folded: the rank is unknown`."""
+    """Return a reason without the names of lowerings before it: `folded: the rank is unknown`."""
     if not _LABEL.search(reason):
         return reason
     from opshift.opsets.registry.operator import internal_operators, known_operators, replaced_operators
@@ -108,7 +108,7 @@ _LABEL = re.compile(r"(?:^|(?<=[;:.,] ))([a-z][a-z0-9_]*|body of [\w-]+): ")
 
 
 def blocker(what: Blocker, *, verbose: bool) -> str:
-    """Return what blocks some nodes as a line, with the first of them."""
+    """Return a blocker as a line, with the first of its nodes."""
     where = what.node if what.nodes == 1 else f"{what.node}, ..."
     name = f"{what.nodes} x {what.operator} ({where})" if what.operator else what.node
     reason = what.reason if verbose else without_names(what.reason)
@@ -116,7 +116,7 @@ def blocker(what: Blocker, *, verbose: bool) -> str:
 
 
 def warnings(plan: Plan) -> Iterator[str]:
-    """Yield a line for each operator of the result that onnxruntime does not run, with its first node."""
+    """Yield a line for each operator of the result without an onnxruntime kernel, with its first node."""
     nodes: dict[tuple[str, str, str], list[str]] = {}
     for one in plan.warnings:
         nodes.setdefault((one.operator, one.reason, one.hint), []).append(one.node)
@@ -126,16 +126,16 @@ def warnings(plan: Plan) -> Iterator[str]:
 
 
 def change(what: Step) -> str:
-    """Return what replaces a node: `Hardmax-13 -> ArgMax, Equal`."""
+    """Return the replacement of a node: `Hardmax-13 -> ArgMax, Equal`."""
     return one_line(f"{what.operator}-{what.since_version} -> {', '.join(what.becomes) or HELD}")
 
 
 HELD = "a constant"
-"""The replacement of a node that no node replaces."""
+"""The replacement of a node that becomes a constant."""
 
 
 def step(what: Step) -> str:
-    """Return what happens to a node, and how: `Hardmax-13 -> ArgMax, Equal by hardmax_by_argmax (why)`."""
+    """Return the change of a node, and its lowering: `Hardmax-13 -> ArgMax, Equal by hardmax_by_argmax (why)`."""
     if what.action is not Action.LOWER:
         return one_line(f"{what.operator}-{what.since_version} unchanged, version updated ({what.why})")
     by = f" by {', '.join(what.lowerings)}" if what.lowerings else ""
@@ -144,7 +144,7 @@ def step(what: Step) -> str:
 
 
 def request(plan: Plan, before: OperatorCounts, after: OperatorCounts) -> str:
-    """Return where a model goes: `opset 18 -> 11, ir_version 8 -> 6, target opencv-4`."""
+    """Return the requested change: `opset 18 -> 11, ir_version 8 -> 6, target opencv-4`."""
     parts = [moved("opset", before.opset, after.opset), moved("ir_version", before.ir_version, after.ir_version)]
     parts += [f"target {one_line(plan.target)}"] if plan.target else []
     parts += [f"decompose {', '.join(plan.decompose)}"] if plan.decompose else []
@@ -155,17 +155,17 @@ def request(plan: Plan, before: OperatorCounts, after: OperatorCounts) -> str:
 
 
 def shaped(name: str, shape: Iterable[int | str | None]) -> str:
-    """Return the shape of an input as the option has it: `images:1,3,640,640`, with `?` for an unknown dim."""
+    """Return the shape of an input in the option's format: `images:1,3,640,640`, with `?` for an unknown dim."""
     return one_line(f"{name}:{','.join('?' if dim is None else str(dim) for dim in shape)}")
 
 
 def moved(name: str, before: int | None, after: int | None) -> str:
-    """Return `opset 18 -> 11`, or `opset 18` where it stays."""
+    """Return `opset 18 -> 11`, or `opset 18` if it is unchanged."""
     return f"{name} {before}" if before == after else f"{name} {before} -> {after}"
 
 
 def goal(plan: Plan | None) -> str:
-    """Return ` to opset 13 for opencv-4`: the opset only where it changes, the target only where there is one."""
+    """Return ` to opset 13 for opencv-4`: the opset only if it changes, the target only if there is one."""
     if plan is None:
         return ""
     opset = "" if plan.source_opset == plan.target_opset else f" to opset {plan.target_opset}"
@@ -173,7 +173,7 @@ def goal(plan: Plan | None) -> str:
 
 
 def changes(plan: Plan) -> Iterator[str]:
-    """Yield what is really rewritten, by kind, and how many nodes are not; before, what is done first."""
+    """Yield the preparations, the rewrites by group, and the number of other nodes."""
     done = Counter(step.action for step in plan.prepared)
     yield from (f"  {count(done[action], 'node')} {what}" for action, what in PREPARED.items() if done[action])
     kinds = Counter(change(step) for step in plan.lowered)
@@ -190,17 +190,17 @@ def changes(plan: Plan) -> Iterator[str]:
 
 
 def wide(plan: Plan, *, verbose: bool) -> Iterator[str]:
-    """Yield which nodes keep a wider type of floats, and why."""
+    """Yield the nodes that keep a wider float type, with the reasons."""
     yield from _left(plan.wide, "in a wider type of floats", verbose=verbose)
 
 
 def dequantized(plan: Plan, *, verbose: bool) -> Iterator[str]:
-    """Yield which nodes stay between DequantizeLinear and QuantizeLinear, and why."""
+    """Yield the nodes that stay between DequantizeLinear and QuantizeLinear, with the reasons."""
     yield from _left(plan.dequantized, "between DequantizeLinear and QuantizeLinear as before", verbose=verbose)
 
 
 def _left(reasons: Mapping[str, str], how: str, *, verbose: bool) -> Iterator[str]:
-    """Yield how nodes were left, and why, by their paths."""
+    """Yield how nodes were left, with the reasons, by path."""
     if not reasons:
         return
     yield f"  {count(len(reasons), 'node')} {how}:"
@@ -222,7 +222,7 @@ PREPARED = {
 """The steps before planning."""
 
 KINDS = 20
-"""The number of printed kinds of rewrites without --verbose."""
+"""The maximum number of printed rewrite groups without --verbose."""
 
 
 ASSUMED = {
@@ -232,11 +232,11 @@ ASSUMED = {
     "approximate": "Erf, also within Gelu, may be off by 2^-21 of each result",
     "fits-int32": "all integers fit the element types that --types gives them",
 }
-"""When a result is valid that rests on an assumption."""
+"""The condition under which a result with an assumption is valid."""
 
 
 def assumptions(plan: Plan) -> Iterator[str]:
-    """Yield the assumptions on which the plan rests, one line each."""
+    """Yield the assumptions of the plan, one line each."""
     steps = [step for step in (*plan.prepared, *plan.lowered) if step.assumes]
     for assumption in sorted({assumption for step in steps for assumption in step.assumes}):
         nodes = [step.node for step in steps if assumption in step.assumes]
@@ -245,7 +245,7 @@ def assumptions(plan: Plan) -> Iterator[str]:
 
 
 def verdict(report: Report) -> str:
-    """Return the line that says what was shown."""
+    """Return the line with the verdict."""
     checks = [*report.nodes, report.whole]
     if report.verdict is Verdict.EQUAL:
         executors = ", ".join(dict.fromkeys(check.judge for check in checks if check.judge))
@@ -266,33 +266,33 @@ SWITCHED_OFF = "not verified: verification was switched off with --no-verify"
 
 
 def unequal(report: Report, model: str) -> str:
-    """Return why a conversion was not written."""
+    """Return the reason why a conversion was not written."""
     if report.verdict is Verdict.DIFFERENT:
         return f"the converted {model} computes different outputs, so nothing was written. Please report this:"
     return f"the converted {model} could not be verified, so nothing was written, as --require-proof requires:"
 
 
 def shown(check: Check) -> str:
-    """Return the verdict on a node: `equal on 20 inputs`, with what is to be said about it."""
+    """Return the verdict on a node: `equal on 20 inputs`, with notes."""
     reason = f" ({check.reason})" if check.reason else ""
     return one_line(f"{check.verdict} on {count(check.inputs, 'input')}{reason}")
 
 
 def describe(check: Check) -> str:
-    """Return what one comparison showed."""
+    """Return the result of one comparison."""
     where = f"{check.operator} at {check.node}" if check.node else "the whole model"
     return one_line(f"{where}: {check.reason or check.verdict}")
 
 
 def nodes_line(report: Report) -> str:
-    """Return how many rewritten nodes were equal."""
+    """Return the number of rewritten nodes that were equal."""
     equal = sum(check.verdict in (Verdict.EQUAL, Verdict.WITHIN_BOUND) for check in report.nodes)
     tried = count(sum(check.inputs for check in report.nodes), "input")
     return f"{equal} of {count(len(report.nodes), 'rewritten node')} verified: outputs equal on {tried}"
 
 
 def differences(report: Report) -> Iterator[str]:
-    """Yield the nodes that were not shown to be equal, with the input that tells them apart."""
+    """Yield the nodes that were not verified as equal, with the input that shows the difference."""
     checks = [check for check in (*report.nodes, report.whole) if check.verdict is report.verdict]
     for check in checks[:SHOWN]:
         yield f"  {describe(check)}" + (f" ({one_line(check.judge)})" if check.judge else "")
@@ -302,7 +302,7 @@ def differences(report: Report) -> Iterator[str]:
 
 
 def counterexample(check: Check) -> Iterator[str]:
-    """Yield an input, what was expected of it and what came out."""
+    """Yield an input, its expected output and its actual output."""
     example = check.counterexample
     if example is None:
         return
@@ -317,7 +317,7 @@ def counterexample(check: Check) -> Iterator[str]:
 
 
 def classes_of(report: Report) -> dict[str, int]:
-    """Return how many inputs were of which class."""
+    """Return the number of inputs of each class."""
     counts: dict[str, int] = {}
     for check in (*report.nodes, report.whole):
         for name, number in check.classes.items():
@@ -326,13 +326,13 @@ def classes_of(report: Report) -> dict[str, int]:
 
 
 def classes(report: Report) -> Iterator[str]:
-    """Yield how many inputs were of which class, on one line."""
+    """Yield the number of inputs of each class, on one line."""
     if counts := classes_of(report):
         yield "Inputs: " + ", ".join(f"{number} with {name}" for name, number in counts.items())
 
 
 def coverage(report: Report) -> Iterator[str]:
-    """Yield what was compared: elements, how many bit for bit, the farthest, and the largest sizes."""
+    """Yield the coverage: elements, bit-identical ones, the largest difference, and the largest sizes."""
     found = report.coverage
     if not found.elements:
         return
@@ -344,7 +344,7 @@ def coverage(report: Report) -> Iterator[str]:
 
 
 def departure(report: Report) -> Iterator[str]:
-    """Yield how many output elements are equal only within rounding, and the farthest; nothing if there are none."""
+    """Yield the number of elements that are equal only within rounding, and the largest difference, if any."""
     found = report.coverage
     if found.identical == found.elements:
         return
@@ -357,14 +357,14 @@ def departure(report: Report) -> Iterator[str]:
 
 
 def _distance(far: Departure) -> str:
-    """Return how far a float is from the expected one: around zero, units in the last place tell nothing."""
+    """Return the distance of a float from the expected one; near zero, units in the last place are meaningless."""
     if far.units < MANY or not math.isfinite(apart := abs(far.actual - far.expected)):
         return f"{count(far.units, 'unit')} in the last place"
     return f"{apart:.1e} apart"
 
 
 MANY = 2**16
-"""As many units in the last place are those of numbers around zero, from which large ones were subtracted."""
+"""The number of units in the last place that indicates cancellation: numbers around zero from large ones."""
 
 
 def _elements(found: Coverage) -> str:
@@ -373,11 +373,11 @@ def _elements(found: Coverage) -> str:
 
 
 NO_INPUTS = ("training", "random outputs")
-"""What may be left out of a comparison, besides classes of inputs."""
+"""The parts besides input classes that a comparison may leave out."""
 
 
 def untried(report: Report) -> Iterator[str]:
-    """Yield of which classes no input was tried, that could have been."""
+    """Yield the possible input classes without a tried input."""
     found = report.whole.classes or (report.nodes[0].classes if report.nodes else {})
     none = [name for name, number in found.items() if not number]
     inputs = ", ".join(name for name in none if name not in NO_INPUTS)
@@ -392,5 +392,5 @@ def literal(value: Any) -> str:
 
 
 def joined(words: Iterable[str]) -> str:
-    """Return words with commas between, or a dash."""
+    """Join words with commas, or return a dash."""
     return ", ".join(words) or "-"

@@ -128,19 +128,19 @@ def convert(
             specified ones ("spec").
         assume: assumptions that the result may need: "no-nan", "finite-inputs", "whole-indices". With "approximate",
             Erf may be off by 2^-21 of each result. With "tensor-output", outputs that are maps (ZipMap of ai.onnx.ml)
-            become tensors of scores. With "fits-int32", integers whose range is unknown get the narrower type that
-            `types` asks for.
+            become tensors of scores. With "fits-int32", integers of unknown range get the narrower type that `types`
+            requests.
         allow: the former name of `assume`; deprecated.
-        assume_opset: read the model as one of this opset, whatever it declares: for models that declare a wrong one.
+        assume_opset: read the model at this opset instead of the declared one, for models that declare a wrong one.
         ir_version: the target ir_version; None selects that of the first onnx release with a lower opset, or the
             model's own if that is lower, and raises it only if the opset or the model's contents need more.
         optimize: also replace supported Hardmax, ArgMax and OneHot nodes if the result is faster in onnxruntime.
         keep_initializers_as_inputs: keep inputs that have an initializer; by default they become constants of the
             result, from ir_version 4 on.
-        input_shapes: the shapes to give inputs, by name; they are written into the model, and what follows is folded.
-            -1 keeps a dim as it is.
-        dims: the sizes to give symbolic dims of inputs, by the name of the dim.
-        batch: the size to give the first dim of each input that has two or more, unless the model fixes it.
+        input_shapes: the new shapes of inputs, by name; they are declared in the model, and nodes that depend only on
+            them are folded. -1 keeps a declared dim.
+        dims: the sizes of symbolic dims of inputs, by the name of the dim.
+        batch: the size of the first dim of each input that has two or more, unless the model fixes it.
         fold: replace nodes whose outputs follow from shapes and constants by constants, an If whose condition follows
             by its branch, and drop unused nodes; also done for fixed shapes, and for a target that needs it.
         types: the element types to change, such as {"int64": "int32"}: values inside the model get the new type where
@@ -152,8 +152,8 @@ def convert(
             the quantized output at most.
         allow_paths: directories to which links of external data may lead, in addition to the model's own.
         require_proof: raise also if a node or the whole models could not be compared.
-        inputs: input values for verification: an .npz file, a test_data_set directory, values by name, or
-            several such mappings; in the types that the given model has.
+        inputs: input values for verification: an .npz file, a test_data_set directory, values by name, or several such
+            mappings; in the types of the input model.
         seed: the seed of the generated inputs; the same seed produces the same report.
         timeout: the time limit of planning, and of the verification after it, in seconds (None: ten minutes each;
             longer for the verification of large models).

@@ -139,10 +139,10 @@ def where(
         targets: runtimes' profiles: built-in names, TOML files or Targets. None is all built-in ones, with the oldest
             releases of onnxruntime that run the model as it is and after conversion, in place of all releases.
         assume: as for `convert`, as are all arguments below.
-        assume_opset: the opset to read the model as, whatever it declares.
-        input_shapes: the shapes to give inputs, by name.
-        dims: the sizes to give symbolic dims of inputs.
-        batch: the size to give the first dim of each input that has two or more.
+        assume_opset: the opset at which to read the model, instead of the declared one.
+        input_shapes: the new shapes of inputs, by name.
+        dims: the sizes of symbolic dims of inputs.
+        batch: the size of the first dim of each input that has two or more.
         fold: fold nodes whose outputs follow from shapes and constants.
         allow_paths: directories to which links of external data may lead.
         progress: called with a target's name, the targets done and all targets.

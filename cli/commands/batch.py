@@ -33,7 +33,7 @@ ALWAYS = ("converted", "unchanged", "refused", "not equal", "unreadable")
 
 
 def asked_for(options: argparse.Namespace) -> bool:
-    """Return whether a folder or a pattern is to be converted; UsageError for options that only many models have."""
+    """Return whether to convert a folder or a pattern; raise UsageError for options that require one."""
     from pathlib import Path
 
     from opshift.passes.batch import SUFFIXES, is_pattern
@@ -57,7 +57,7 @@ def asked_for(options: argparse.Namespace) -> bool:
 
 
 def into_folder(path: str | None) -> bool:
-    """Return whether -o names a folder: a pattern that a shell has replaced may have matched one model alone."""
+    """Return whether -o names a folder, because the pattern that a shell expanded may have matched one model."""
     return path is not None and (is_folder(path) or path.endswith(("/", os.sep)))
 
 
@@ -133,7 +133,7 @@ def line(outcome: Outcome) -> str:
 
 
 def show(outcomes: Sequence[Outcome], folder: str, *, quiet: bool, proven: bool) -> None:
-    """Print the problems, the number of models by outcome, and a last line."""
+    """Print the problems, the number of models by outcome, and a final line."""
     from pathlib import Path
 
     from opshift.cli.wording import count

@@ -41,9 +41,9 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
     operators = sorted({operator.name for operator in known_operators() if not operator.domain})
     replaced = [one for one in replaced_operators() if one.domain]
     foreign = sorted({*(one.domain for one in replaced), *(f"{one.domain}::{one.name}" for one in replaced)})
-    if shell == "zsh":  # A colon ends a field of what its `_arguments` reads.
+    if shell == "zsh":  # a colon ends a field of zsh's `_arguments`
         foreign = [name.replace(":", r"\:") for name in foreign]
-    # shtab reads `complete`, of which argparse, and so its types, know nothing.
+    # shtab reads the attribute `complete`, which argparse and its types do not define.
     for action in _actions(parser):
         if action.metavar in ("A,B", "OPERATOR"):
             action.choices = operators + foreign if action.metavar == "A,B" else operators
@@ -67,7 +67,7 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def _names_or_files(names: Iterable[str]) -> dict[str, str | dict[str, str]]:
-    """Return how each shell completes a name of a profile, or a file."""
+    """Return each shell's completion of a profile's name or a file."""
     words = " ".join(names)
     return {
         "bash": "_opshift_targets",

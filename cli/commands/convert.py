@@ -103,8 +103,8 @@ def one(options: argparse.Namespace, stream: Any = None) -> int:
     with staged(options.report, made) as batch, contextlib.ExitStack() as watched:
         progress = watched.enter_context(terminal.progress(options.quiet, verbose=False))
 
-        def tell() -> None:
-            """Print the result, before the files are put in place: if it cannot be printed, nothing is written."""
+        def print_result() -> None:
+            """Print the result before the files are moved into place: if printing fails, nothing is written."""
             watched.close()
             check_unchanged(result.source)
             for warning in wording.warnings(result.plan):
@@ -115,7 +115,7 @@ def one(options: argparse.Namespace, stream: Any = None) -> int:
             else:
                 show(options, destination, result, before, after)
 
-        batch.ready.append(tell)
+        batch.ready.append(print_result)
         if stream is not None:
             batch.publish()
             streams.send(result, stream, progress=progress)

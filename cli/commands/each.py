@@ -1,4 +1,4 @@
-"""`plan`, `inspect` and `verify` for many models: run one after the other, and return the highest exit status."""
+"""Run `plan`, `inspect` and `verify` for many models, one by one, and return the highest exit status."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def models(asked: Sequence[str]) -> list[str]:
     """Return the models of paths, folders and patterns, in their order, each once.
 
     Raises:
-        UsageError: a folder or a pattern has none.
+        UsageError: a folder or a pattern contains none.
     """
     if all(path == "-" or os.path.isfile(path) for path in asked):  # noqa: PTH113 (Path.is_file raises for some names)
         return list(dict.fromkeys(asked))
@@ -41,7 +41,7 @@ def models(asked: Sequence[str]) -> list[str]:
 def run(options: argparse.Namespace, one: Callable[[argparse.Namespace], int]) -> int:
     """Run a command for each model in `options.models`; return the highest status.
 
-    A single path is run as it is. Of many, each result comes below the model's name, or is one line of JSON.
+    A single path is run directly. For many, each result follows the model's name, or is one line of JSON.
     """
     asked = options.models
     found = models(asked)
@@ -64,7 +64,7 @@ def of_each(
     statuses = []
     for case in cases:
         own = argparse.Namespace(**{**vars(options), **case, "watch": Stopwatch(), "lines": True})
-        if not options.json and options.command != "inspect":  # which begins with the name
+        if not options.json and options.command != "inspect":  # inspect's output begins with the name
             terminal.say(f"{' '.join(case.values())}:", "bold")
         try:
             statuses.append(one(own))

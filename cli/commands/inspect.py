@@ -73,7 +73,7 @@ def show(options: argparse.Namespace, found: Inspection) -> None:
 
 
 def show_stop(stop: Stop, *, verbose: bool) -> None:
-    """Print what blocks the nearest opset, one line for each operator and cause."""
+    """Print the blockers of the nearest opset, one line for each operator and cause."""
     from opshift.cli.wording import blocker
 
     terminal.say(f"Blockers of opset {stop.opset}:")
@@ -102,7 +102,7 @@ def show_blocked(found: Inspection, *, verbose: bool) -> None:
 
 
 def operators_of(refusals: Sequence[Refusal]) -> str:
-    """Return `3 x Einsum-12, 1 x Range-11`; a refusal without a node is named by its place."""
+    """Return `3 x Einsum-12, 1 x Range-11`; a refusal without a node is named by its path."""
     from collections import Counter
 
     counts = Counter(one.operator or one.node for one in refusals)

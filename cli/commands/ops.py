@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print all operators, or some in full."""
+    """Print all operators, or details of some."""
     from opshift.opsets.registry.operator import known_operators, replaced_operators
 
     chosen = choose((*known_operators(), *replaced_operators()), options.operators)
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def choose(known: Sequence[Operator], asked: Sequence[str]) -> list[Operator]:
-    """Return the operators asked for, or all."""
+    """Return the named operators, or all."""
     by_name = {qualified(operator): operator for operator in sorted(known, key=qualified)}
     for name in asked:
         if name not in by_name:
@@ -48,7 +48,7 @@ def choose(known: Sequence[Operator], asked: Sequence[str]) -> list[Operator]:
 
 
 def qualified(operator: Operator) -> str:
-    """Return the name, with the domain unless it is ONNX's own."""
+    """Return the name, with the domain unless it is ONNX's default domain."""
     return f"{operator.domain}::{operator.name}" if operator.domain not in ("", "ai.onnx") else operator.name
 
 
@@ -82,7 +82,7 @@ def show(operators: Sequence[Operator]) -> None:
 
 
 def show_one(operator: Operator) -> None:
-    """Print an operator in full."""
+    """Print the details of an operator."""
 
     terminal.say(f"{qualified(operator)}: versions {versions(operator)}", "bold")
     rows = [(one.name, str(one.opset), "yes" if one.assumes else "no", one.summary) for one in operator.lowerings]

@@ -165,7 +165,7 @@ def show_steps(made: Plan, checks: Mapping[str, Check] = MappingProxyType({})) -
 
 
 def prepared(step: Step) -> str:
-    """Return what is done to a node first: `Shape-13 fold (its elements follow from shapes and constants)`."""
+    """Return the preparation of a node: `Shape-13 fold (its elements follow from shapes and constants)`."""
     from opshift.cli.terminal import one_line
 
     return one_line(f"{step.operator}-{step.since_version} {step.action} ({step.why})")

@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print all profiles, or one in full."""
+    """Print all profiles, or the details of one."""
     from opshift.opsets.runtimes.profile_source import ProfileError
     from opshift.opsets.runtimes.profiles import INSTALLED, builtin_targets, load_target
 
@@ -103,7 +103,7 @@ def measured(options: argparse.Namespace) -> int:
 
 
 def save(profile: str, path: str) -> None:
-    """Write a profile to a file, whole or not at all."""
+    """Write a profile to a file atomically."""
     from opshift.passes.base.errors import reason
     from opshift.passes.io.atomic_files import Batch, target
 

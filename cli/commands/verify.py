@@ -61,9 +61,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def pairs(folder: str, other: str) -> list[dict[str, str]]:
-    """Return the models of a folder with those of the same path in another, which need not exist."""
+    """Return the models of a folder paired with the same paths in another folder, which need not exist."""
     found = [os.path.relpath(path, folder) for path in each.models([folder])]
-    # Strings are wanted, as the user wrote the folders.
+    # The paths stay strings with the user's spelling of the folders.
     return [{"model": os.path.join(folder, path), "other": os.path.join(other, path)} for path in found]  # noqa: PTH118
 
 

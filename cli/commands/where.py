@@ -60,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look at all models, and print one table."""
+    """Check all models, and print one table."""
     models = each.models(options.models)
     if "-" in models and len(models) > 1:
         raise UsageError("standard input (-) is one model: give it alone.")
@@ -87,17 +87,17 @@ def run(options: argparse.Namespace) -> int:
     with terminal.progress(options.quiet, options.verbose) as progress:
         entries = list(looked_at(models, request, options, progress))
     status = max(entry.status for entry in entries)
-    told = document(options, status, where=entries)
+    content = document(options, status, where=entries)
     written = status < 2
-    with staged(options.report if written else None, told) as batch:
+    with staged(options.report if written else None, content) as batch:
         if options.badge is not None and written:
             stage_badge(batch, options.badge, entries, targets)
-        show(options, entries, told)
+        show(options, entries, content)
     return status
 
 
 def check_badge(path: str | None, models: set[str], report: str | None) -> None:
-    """Raise for a badge that is no .svg, or that would replace a model or the report."""
+    """Raise for a badge that is not an .svg file, or that would replace a model or the report."""
     if path is None:
         return
     if not path.casefold().endswith(".svg"):
@@ -108,7 +108,7 @@ def check_badge(path: str | None, models: set[str], report: str | None) -> None:
 
 
 def stage_badge(batch: Batch, path: str, entries: Sequence[Entry], targets: Sequence[str]) -> None:
-    """Have the badge arrive together with the report."""
+    """Write the badge together with the report."""
     from opshift.cli.reports.badge import badge
     from opshift.passes.base.errors import reason
     from opshift.passes.io.atomic_files import target
@@ -124,12 +124,12 @@ def stage_badge(batch: Batch, path: str, entries: Sequence[Entry], targets: Sequ
 def looked_at(
     models: Sequence[str], request: dict[str, Any], options: argparse.Namespace, progress: Any
 ) -> Iterator[Entry]:
-    """Yield an entry for each model, in their order."""
+    """Yield an entry for each model, in order."""
     jobs = min(options.jobs or 1, len(models))
     if jobs == 1:
         for model in models:
-            told = progress if len(models) == 1 else counted(progress, model, models)
-            yield entry_or_error(model, request, debug=options.debug, progress=told)
+            callback = progress if len(models) == 1 else counted(progress, model, models)
+            yield entry_or_error(model, request, debug=options.debug, progress=callback)
         return
     from opshift.passes.runtime.process_pool import Processes
 
@@ -148,13 +148,13 @@ def looked_at(
 
 
 def counted(progress: Any, model: str, models: Sequence[str]) -> Any:
-    """Return what is told of the progress with one of many models: its number."""
+    """Return a progress callback that adds the number of the current model."""
     place = models.index(model)
     return (lambda stage, done, total: progress("models", place, len(models))) if progress else None
 
 
 def entry_or_error(model: str, request: dict[str, Any], *, debug: bool, progress: Any = None) -> Entry:
-    """Look at one model; whatever is wrong with it, nothing is raised. It may run in a process of its own."""
+    """Check one model without raising an exception. It may run in a separate process."""
     from opshift.passes.where import where
 
     try:
@@ -173,18 +173,18 @@ def entry_of(model: str, found: Where, named: bool) -> Entry:
 
 
 def failed(model: str, error: Exception) -> Entry:
-    """Return the entry of a model that was not looked at."""
+    """Return the entry of a model that failed."""
     status, kind = classify(error)
     return Entry(model, status, error={"kind": kind, "message": text(error, status)})
 
 
-def show(options: argparse.Namespace, entries: Sequence[Entry], told: dict[str, Any]) -> None:
-    """Print JSON, or the table; with --quiet the last line alone. Errors of a single model are messages."""
+def show(options: argparse.Namespace, entries: Sequence[Entry], content: dict[str, Any]) -> None:
+    """Print JSON or the table; with --quiet only the last line. Errors of single models are messages."""
     from opshift.cli.reports import runtimes
 
     many = len(entries) > 1
     if options.json:
-        terminal.print_json(told)
+        terminal.print_json(content)
         return
     if not many and entries[0].error:
         terminal.message(f"error: {entries[0].error['message']}")

@@ -1,1 +1,1 @@
-"""Reports of a run: tables, pages, Markdown and JSON."""
+"""Write reports of a run: tables, HTML, Markdown and JSON."""

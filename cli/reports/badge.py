@@ -1,4 +1,4 @@
-"""`--badge`: the runtimes that run a model, as a small drawing for a README."""
+"""Draw `--badge`: the runtimes that run a model, as a small image for a README."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from opshift.cli.reports.runtimes import Entry
 from opshift.cli.terminal import COMMAND_MARK, one_line
 
 CHARACTER, PADDING, HEIGHT = 7, 8, 20
-"""Sizes in pixels; the text is stretched or squeezed into its part, whatever font there is."""
+"""Sizes in pixels; the text is scaled to its width, whatever the font."""
 
 LABEL, RUNS, CONVERTS, NOTHING = "#555555", "#2e7d32", "#1f6fb2", "#9e2a2b"
-"""The colours of the parts; white text has a contrast of more than 4.5 on each."""
+"""The colours of the parts; white text has a contrast above 4.5 on each."""
 
 
 def parts(entries: Sequence[Entry], named: Collection[str]) -> list[tuple[str, str]]:
     """Return the texts of a badge, and their colours.
 
-    A target counts if it serves all models. One whose profile was not measured counts only if it is `named`.
+    A target counts if it supports all models. A target with an unmeasured profile counts only if it is `named`.
     """
     levels: dict[str, list[str]] = {}
     for entry in entries:
         for fit in entry.found.fits if entry.found else ():
-            # The releases of onnxruntime: each model has its own oldest one.
+            # The releases of onnxruntime: each model has a different oldest one.
             if (fit.measured or fit.target in named) and not (fit.oldest or fit.refusals):
                 levels.setdefault(fit.target, []).append(str(fit.outcome))
     served = {target: outcomes for target, outcomes in levels.items() if len(outcomes) == len(entries)}
@@ -36,7 +36,7 @@ def parts(entries: Sequence[Entry], named: Collection[str]) -> list[tuple[str, s
 
 
 def badge(entries: Sequence[Entry], named: Collection[str] = ()) -> str:
-    """Return a badge as SVG. It needs no network, and names of targets come out escaped."""
+    """Return a badge as SVG. It needs no network, and names of targets are escaped."""
     shown = [(one_line(text), colour) for text, colour in parts(entries, named)]
     title = html.escape(": ".join((shown[0][0], "; ".join(text for text, _ in shown[1:]))))
     drawn, left = [], 0

@@ -1,4 +1,4 @@
-"""Lay out a drawing of a subgraph: boxes and lines in layers from the top down."""
+"""Lay out a diagram of a subgraph: boxes and lines in layers from the top down."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LINE = 17.0
 PADDING = 10.0
 MARGIN = 6.0
 LONGEST = 34
-"""Characters of a line; what is longer is cut off."""
+"""The maximum number of characters of a line; longer text is cut off."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A value or a node: its corner, its size, and the lines in it; `role` is input, constant, node or output."""
+    """A value or a node: its corner, its size, and its lines of text; `role` is input, constant, node or output."""
 
     role: str
     x: float
@@ -31,18 +31,18 @@ class Box:
     lines: tuple[str, ...]
 
     def line_at(self, index: int) -> float:
-        """Return where the baseline of a line is."""
+        """Return the position of a line's baseline."""
         return round(self.y + PADDING + LINE * index + 10, 1)
 
     @property
     def middle(self) -> float:
-        """Where its lines are centred."""
+        """The centre of its lines."""
         return round(self.x + self.width / 2, 1)
 
 
 @dataclass(frozen=True)
 class Arrow:
-    """A line from a box down to another, as corners; `label` tells which output is read, of several."""
+    """A line from a box down to another, as corners; `label` names the output that is read, if there are several."""
 
     points: tuple[tuple[float, float], ...]
     label: str
@@ -50,12 +50,12 @@ class Arrow:
 
     @property
     def path(self) -> str:
-        """What SVG calls a path."""
+        """The line as an SVG path."""
         return "M" + " L".join(f"{x:g} {y:g}" for x, y in self.points)
 
     @property
     def head(self) -> str:
-        """The corners of the arrow's head, which points along the end of the line."""
+        """The corners of the arrowhead, which points along the end of the line."""
         (x0, y0), (x, y) = self.points[-2:]
         length = math.hypot(x - x0, y - y0)
         dx, dy = (x - x0) / length, (y - y0) / length
@@ -65,7 +65,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A subgraph as it is drawn; `text` says the same for those who do not see it."""
+    """The layout of a subgraph; `text` is its description for screen readers."""
 
     width: float
     height: float
@@ -75,7 +75,7 @@ class Drawing:
 
 
 def drawing(subgraph: Subgraph) -> Drawing:
-    """Lay a subgraph out. The same subgraph gives the same drawing."""
+    """Lay out a subgraph; the result is deterministic."""
     contents: list[tuple[str, tuple[str, ...]]] = []
     joined: list[tuple[int, int, str]] = []
 
@@ -102,13 +102,13 @@ def drawing(subgraph: Subgraph) -> Drawing:
 
 
 def boxes(subgraph: Subgraph) -> int:
-    """Return how many boxes a drawing would have, without laying it out."""
+    """Return the number of boxes in a diagram, without laying it out."""
     constants = sum(1 for _ in _read(subgraph))
     return len(subgraph.inputs) + constants + len(subgraph.nodes) + len(subgraph.outputs)
 
 
 def _read(subgraph: Subgraph) -> Iterator[Value]:
-    """Yield the constants that a node reads, or that are an output."""
+    """Yield the constants that nodes read, or that are outputs."""
     names = {name for node in subgraph.nodes for name in node.inputs} | set(subgraph.outputs)
     yield from (value for value in subgraph.constants if value.name in names)
 

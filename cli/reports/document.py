@@ -1,4 +1,4 @@
-"""The document of a run for --json and --report: the same structure for every command and outcome."""
+"""Create the document of a run for --json and --report, with the same structure for every command and outcome."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 from opshift.cli.terminal import ShowProgress, plain
 
 SCHEMA = 1
-"""The version of docs/report.schema.json. It is raised where a key changes its meaning, or goes (docs/stability.md)."""
+"""The version of docs/report.schema.json. It changes if a key is removed or changes its meaning (docs/stability.md)."""
 
 PACKAGES = ("opshift", "onnx", "onnxscript", "onnxruntime", "numpy")
 
 
 class Stopwatch:
-    """Measure the stages of a run from its progress messages."""
+    """Measures the stages of a run from its progress messages."""
 
     def __init__(self) -> None:
-        """Begin with no stage."""
+        """Start without a stage."""
         self._seconds: dict[str, float] = {}
         self._stage = ""
         self._since = 0.0
 
     def beside(self, show: ShowProgress | None) -> ShowProgress:
-        """Return what is to be told of the progress, and passes it on."""
+        """Return a progress callback that also calls `show`."""
 
         def report_progress(stage: str, done: int, total: int) -> None:
             if stage != self._stage:
@@ -43,13 +43,13 @@ class Stopwatch:
         self._stage, self._since = stage, now
 
     def stages(self) -> list[dict[str, Any]]:
-        """Return the stages so far in order, with the seconds that each took."""
+        """Return the stages so far in order, with the seconds of each."""
         self._turn(self._stage)
         return [{"stage": stage, "seconds": round(seconds, 3)} for stage, seconds in self._seconds.items()]
 
 
 def document(options: argparse.Namespace, status: int, **found: Any) -> dict[str, Any]:
-    """Return a document: what every one has, and what was found."""
+    """Return a document with the common keys, and with the results in `found`."""
     import shlex
 
     own = {
@@ -76,14 +76,14 @@ def document(options: argparse.Namespace, status: int, **found: Any) -> dict[str
 
 
 def date() -> str:
-    """Return the time in UTC as `2025-01-31T23:59:59Z`: now, or what SOURCE_DATE_EPOCH says, for equal bytes."""
+    """Return the time in UTC as `2025-01-31T23:59:59Z`: now, or SOURCE_DATE_EPOCH for reproducible output."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     seconds = int(epoch) if epoch.isascii() and epoch.isdigit() else time.time()
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def sha256(path: str | None) -> str:
-    """Return the digest of a model's file, without weights that are in other files; nothing for what cannot be read."""
+    """Return the digest of a model's file, without external weights; empty for an unreadable file."""
     if path is None or not os.path.isfile(path):  # noqa: PTH113 (Path.is_file raises for some names)
         return ""
     import hashlib
@@ -91,18 +91,18 @@ def sha256(path: str | None) -> str:
     try:
         with open(path, "rb") as file:  # noqa: PTH123 (the same)
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:  # the error that is reported may be the same one
+    except OSError:  # the reported error may be the same one
         return ""
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of all that takes part, and the platform; packages that are not installed are left out."""
+    """Return the versions of all involved packages, and the platform; missing packages are left out."""
     import importlib.metadata
     import platform
 
     found: dict[str, str] = {}
     for name in PACKAGES:
-        # onnxruntime comes from several distributions, of which the module alone tells.
+        # onnxruntime comes from several distributions, so only the module has its version.
         module = sys.modules.get(name)
         try:
             found[name] = str(getattr(module, "__version__", "")) or importlib.metadata.version(name)

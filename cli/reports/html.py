@@ -1,4 +1,4 @@
-"""A report as a page: one file that needs no network, made of cli/reports/templates by jinja2."""
+"""Render a report as an HTML page: one file that needs no network, from cli/reports/templates by jinja2."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from opshift.passes.base.results import Action, Subgraph
 TEMPLATES = Path(__file__).parent / "templates"
 
 MOST = 10_000
-"""Boxes that a page draws, some 4 MB of it: with ten times as many a browser takes half a minute to open it."""
+"""The maximum number of boxes in a page, some 4 MB: a browser takes half a minute to open ten times as many."""
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """Return a document as HTML. Whatever stands in it comes out escaped, names of the model above all."""
+    """Return a document as HTML. All values are escaped, above all names from the model."""
     it = report_model(document)
     drawn = dict(_drawn(it.rewrites))
     style, script = _text("drawing.css", "page.css"), _text("page.js")
@@ -44,11 +44,11 @@ def page(document: Mapping[str, Any]) -> str:
             script_hash=_hash(script),
         )
     )
-    return COMMAND_MARK.sub("&#35;", made)  # a CI log may show the page
+    return COMMAND_MARK.sub("&#35;", made)  # a CI log may print the page
 
 
 def _drawn(rewrites: Sequence[Rewrite]) -> Iterator[tuple[int, tuple[Drawing, Drawing]]]:
-    """Yield the kinds that are drawn, by number: those of the most nodes, as long as there is room."""
+    """Yield the rewrite groups to draw, by number: those with the most nodes, within the limit."""
     room = MOST
     for rewrite in sorted(rewrites, key=lambda rewrite: -len(rewrite.kind.nodes)):
         before, after = rewrite.kind.before, rewrite.kind.after
@@ -59,14 +59,14 @@ def _drawn(rewrites: Sequence[Rewrite]) -> Iterator[tuple[int, tuple[Drawing, Dr
 
 
 def _opened(rewrites: Sequence[Rewrite], drawn: Collection[int]) -> int | None:
-    """Return the kind that is open at first: the first that other nodes replace, else the first that is drawn."""
+    """Return the group that is expanded first: the first with a replacement, or else the first with a diagram."""
     numbers = [rewrite.number for rewrite in rewrites if rewrite.number in drawn]
     replaced = {rewrite.number for rewrite in rewrites if rewrite.kind.action is Action.LOWER}
     return next((number for number in numbers if number in replaced), numbers[0] if numbers else None)
 
 
 def svg(subgraph: Subgraph, label: str) -> str:
-    """Return the drawing of a subgraph as HTML: what it looks like says drawing.css, in the colours of the page."""
+    """Return the diagram of a subgraph as HTML; drawing.css defines its style, in the colours of the page."""
     return str(_environment().get_template("drawing.html").module.svg(drawing(subgraph), label))  # type: ignore[attr-defined]
 
 
@@ -76,7 +76,7 @@ def _text(*names: str) -> Markup:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    """Everything that a template puts out is escaped for HTML, and what is not printable is written out before."""
+    """Return the jinja2 environment, which escapes all values for HTML after unprintable characters."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -100,10 +100,10 @@ def _literal(value: Any) -> str:
 
 
 def _outcome(model: Mapping[str, Any]) -> str:
-    """Return the verdict whose colour an outcome has."""
+    """Return the verdict whose colour an outcome gets."""
     return "different" if model["status"] else "equal"
 
 
 def _hash(text: str) -> str:
-    """Return what a Content-Security-Policy calls a text by."""
+    """Return the hash of a text for a Content-Security-Policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,7 +1,7 @@
-"""A layered layout of a small acyclic graph, from the top down (after Sugiyama, Tagawa and Toda, 1981).
+"""Compute a layered layout of a small acyclic graph, from the top down (after Sugiyama, Tagawa and Toda, 1981).
 
-Each box is one layer above its first consumer at least, inputs as near to it as possible. Lines that span layers pass
-through points of their own. Crossings are reduced by medians of neighbours, and places are least squares.
+Each box is at least one layer above its first consumer, inputs as near to it as possible. Lines that span layers pass
+through separate points. Medians of neighbours reduce crossings, and positions minimize squared distances.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 GAP = 18.0
-"""Between the boxes of a layer."""
+"""The gap between the boxes of a layer."""
 LAYERS = 26.0
-"""Between layers."""
+"""The gap between layers."""
 LABEL = 18.0
-"""The height that labels below a box need."""
+"""The height of the labels below a box."""
 SWEEPS = 12
 
 Point = tuple[float, float]
@@ -23,7 +23,7 @@ Point = tuple[float, float]
 
 @dataclass
 class Item:
-    """A box, or a point where a line passes a layer (without size); `x` is its middle, `y` its top."""
+    """A box, or a point where a line crosses a layer (without size); `x` is its middle, `y` its top."""
 
     width: float
     height: float
@@ -37,7 +37,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Edge:
-    """A line from one box down to another; `label_width` is the room of its label."""
+    """A line from a box down to another; `label_width` is the width of its label."""
 
     source: int
     target: int
@@ -46,7 +46,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Layout:
-    """The left upper corner and the size of each box, the corners of each line, and where its label is."""
+    """The upper left corner and the size of each box, the corners of each line, and the position of its label."""
 
     width: float
     height: float
@@ -56,12 +56,12 @@ class Layout:
 
 
 def layout(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], margin: float) -> Layout:
-    """Lay out boxes of these sizes. Edges lead from a box to a later one; the same graph gives the same layout."""
+    """Lay out boxes of these sizes. Edges lead from a box to a later one; the result is deterministic."""
     items = [Item(width, height) for width, height in sizes]
     for edge in edges:
         if edge.label_width:
             items[edge.source].label_widths.append(edge.label_width)
-    for item in items:  # labels of one box stand side by side below it
+    for item in items:  # labels of one box are placed side by side below it
         item.width = max(item.width, sum(item.label_widths) + GAP * len(item.label_widths))
     _layers(items, edges)
     chains = [_chain(items, edge) for edge in edges]
@@ -87,7 +87,7 @@ def layout(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], margin: 
 
 
 def _layers(items: Sequence[Item], edges: Sequence[Edge]) -> None:
-    """Give each box the longest path to it as layer; what has no input is drawn down to its first consumer."""
+    """Set each box's layer to its longest path; a box without inputs is moved down to its first consumer."""
     fed = set()
     for edge in sorted(edges, key=lambda edge: edge.target):
         fed.add(edge.target)
@@ -99,7 +99,7 @@ def _layers(items: Sequence[Item], edges: Sequence[Edge]) -> None:
 
 
 def _chain(items: list[Item], edge: Edge) -> list[int]:
-    """Return the items that a line passes, with a new one for each layer between its ends."""
+    """Return the items along a line, with a new one for each layer between its ends."""
     first, last = items[edge.source].layer, items[edge.target].layer
     new = range(len(items), len(items) + max(0, last - first - 1))
     items.extend(Item(0.0, 0.0, layer=layer) for layer in range(first + 1, last))
@@ -107,7 +107,7 @@ def _chain(items: list[Item], edge: Edge) -> list[int]:
 
 
 def _order(items: Sequence[Item], layers: Sequence[list[int]]) -> None:
-    """Sort each layer by the median place of its neighbours, down and up in turn; keep the fewest crossings."""
+    """Sort each layer by the median position of its neighbours, down and up in turn; keep the fewest crossings."""
     best, least = [list(layer) for layer in layers], _crossings(items, layers)
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
@@ -137,7 +137,7 @@ def _crossings(items: Sequence[Item], layers: Sequence[Sequence[int]]) -> int:
 
 
 def _place(items: Sequence[Item], layers: Sequence[Sequence[int]]) -> None:
-    """Move each item towards the mean of its neighbours, as far as the order and the gaps of its layer allow."""
+    """Move each item towards the mean of its neighbours, as far as the order and the gaps of its layer permit."""
     for layer in layers:
         _spread(items, layer, [0.0] * len(layer))
     for sweep in range(SWEEPS):
@@ -148,7 +148,7 @@ def _place(items: Sequence[Item], layers: Sequence[Sequence[int]]) -> None:
 
 
 def _spread(items: Sequence[Item], layer: Sequence[int], wanted: Sequence[float]) -> None:
-    """Place a layer at the least squares from what is wanted, items apart: neighbours that would touch are pooled."""
+    """Place a layer at the least-squares positions, with gaps: neighbours that would overlap are pooled."""
     offsets = [0.0]
     for one, other in itertools.pairwise(layer):
         offsets.append(offsets[-1] + (items[one].width + items[other].width) / 2 + GAP)
@@ -164,7 +164,7 @@ def _spread(items: Sequence[Item], layer: Sequence[int], wanted: Sequence[float]
 
 
 def _heights(items: Sequence[Item], layers: Sequence[Sequence[int]], margin: float) -> float:
-    """Place the layers below each other; all boxes of a layer begin at its top, and points end at its bottom."""
+    """Place the layers below each other; all boxes of a layer start at its top, and points end at its bottom."""
     top = margin
     for layer in layers:
         tallest = max(items[index].height for index in layer)
@@ -198,7 +198,7 @@ def _lines(
 
 
 def _ports(items: Sequence[Item], chains: Sequence[Sequence[int]], end: int) -> dict[int, float]:
-    """Return where lines leave or enter their boxes: side by side, in the order of where they lead."""
+    """Return the positions where lines leave or enter their boxes: side by side, in the order of their targets."""
     at: dict[int, list[int]] = {}
     for number, chain in enumerate(chains):
         at.setdefault(chain[end], []).append(number)

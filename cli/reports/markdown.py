@@ -1,4 +1,4 @@
-"""A report as Markdown, short, for a comment on a pull request (GitHub's flavour)."""
+"""Render a report as short Markdown, for a comment on a pull request (GitHub's flavour)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from opshift.cli.terminal import jsonable, plain
 from opshift.passes.base.results import Check
 
 MOST = 20
-"""The number of listed refusals, differences or models; the other kinds of reports have them all."""
+"""The number of listed refusals, differences or models; the other report formats list all."""
 
 LONG = 2000
-"""Characters: a longer value is cut off."""
+"""The maximum number of characters of a value; longer ones are cut off."""
 
 
 def markdown(document: Mapping[str, Any]) -> str:
-    """Return a document as Markdown. Names of the model come out as they are, and mean nothing to Markdown."""
+    """Return a document as Markdown, with names from the model escaped."""
     it = report_model(document)
     parts = [
         f"### opshift {it.command}: {text(it.headline.title)}",
@@ -41,7 +41,7 @@ def markdown(document: Mapping[str, Any]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-# --- what is listed ---------------------------------------------------------------------------------------------------
+# --- lists ------------------------------------------------------------------------------------------------------------
 
 
 def _listed(title: str, items: Sequence[Any], line: Any) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _runtime(row: runtimes.Row) -> tuple[str, ...]:
 
 
 def _rewrites(it: ReportModel) -> Iterator[tuple[str, ...]]:
-    """Yield a row for all rewrites that read the same, though other things be known of the nodes."""
+    """Yield a row for rewrites with the same text, although the facts about their nodes differ."""
     found: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for line in it.lines:
         found[_read(line.rewrite)][line.verdict] += 1
@@ -118,21 +118,20 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[
 
 
 def code(name: str) -> str:
-    """Return a name as code, which holds nothing but the name, also in a table."""
+    """Return a name as code that also works in a table."""
     shown = plain(str(name)) or " "
     if not set(shown) & {"`", "|", "\\"} and "##" not in shown:
         return f"`{shown}`"
-    # GitHub reads the bars of a table before it reads code, and backslashes before bars: none of them may stand there.
-    # `##[` is a command to a CI log that the report is printed to.
+    # GitHub parses the bars of a table before code, and backslashes before bars, so none of them may occur.
     return f"<code>{''.join(c if c.isalnum() or not c.isascii() else f'&#{ord(c)};' for c in shown)}</code>"
 
 
 def text(sentence: str) -> str:
-    """Return a sentence in which nothing is Markdown, and nobody is mentioned."""
+    """Return a sentence with escaped Markdown, without mentions of users."""
     escaped = "".join(f"\\{c}" if c in _MEANING else c for c in plain(str(sentence)))
-    # GitHub looks for @people, #issues and www. in what has been rendered: a comment keeps them apart.
+    # GitHub looks for @people, #issues and www. in the rendered text: a comment separates them.
     return re.sub(r"([@#]|[wW](?=[wW]{2}))", r"\1<!-- -->", escaped)
 
 
 _MEANING = frozenset(string.punctuation) - frozenset(",.;'\"/()=%+?-")
-"""Characters that begin something in Markdown, in the middle of a line; a backslash makes each of them itself."""
+"""The characters with a meaning in Markdown in the middle of a line; a backslash escapes each."""

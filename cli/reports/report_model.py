@@ -1,4 +1,4 @@
-"""The contents of a report, for every format: the verdict in words, the tables, the rewrites."""
+"""Model the contents of a report for every format: the verdict in words, the tables, the rewrites."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STAGES = {
 
 @dataclass(frozen=True)
 class Headline:
-    """The verdict: how it is to be taken, in a word or two, and in a sentence."""
+    """The verdict: its level, in a word or two, and in a sentence."""
 
     level: str
     title: str
@@ -37,22 +37,22 @@ class Headline:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table of before and after."""
+    """A line of the table of changes."""
 
     name: str
     before: str
     after: str | None
-    """None where nothing was made."""
+    """None if there is no result."""
 
     @property
     def changed(self) -> bool:
-        """Whether the two differ."""
+        """Whether the two values differ."""
         return self.after not in (None, self.before)
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A kind of rewrites as people read it; `choice` says in a few words why it is done in this way."""
+    """A rewrite group in words; `choice` is a short reason for the chosen candidate."""
 
     kind: RewriteGroup
     number: int
@@ -67,10 +67,9 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Line:
-    """A rewritten node, with what was shown of it by itself.
+    """A rewritten node, with the verdict on it.
 
-    `verdict` is that of its comparison, else "reviewed" (people have read that both versions mean the same), or
-    "not run".
+    `verdict` is that of its comparison, otherwise "reviewed" (the table of reviewed versions applies), or "not run".
     """
 
     node: str
@@ -91,7 +90,7 @@ class ReportModel:
     written: bool
     headline: Headline
     sides: tuple[str, str]
-    """The headings of the two columns of the tables."""
+    """The headings of the two columns in the tables."""
     rows: tuple[Row, ...]
     facts: tuple[Row, ...]
     notes: tuple[str, ...]
@@ -120,7 +119,7 @@ class ReportModel:
 
     @property
     def changed(self) -> tuple[Row, ...]:
-        """The operators whose number or version is another."""
+        """The operators whose number or version changes."""
         return tuple(row for row in self.rows if row.changed)
 
 
@@ -179,7 +178,7 @@ def _request(
 
 
 def _about(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield how a report came about, as far as it is known."""
+    """Yield the known circumstances of a report."""
     if line := document.get("command_line"):
         yield "Command", line
     if date := document.get("date"):
@@ -250,7 +249,7 @@ def _proven(document: Mapping[str, Any], report: Report, *, written: bool) -> He
 
 
 def _differing(report: Report) -> str:
-    """Return what computes something else; how it does is told below."""
+    """Return the differing parts; details follow below."""
     nodes = sum(check.verdict is Verdict.DIFFERENT for check in report.nodes)
     whole = ["the whole model"] if report.whole.verdict is Verdict.DIFFERENT else []
     parts = ([wording.count(nodes, "rewritten node")] if nodes else []) + whole
@@ -283,7 +282,7 @@ def _facts(before: OperatorCounts, after: OperatorCounts | None) -> Iterator[Row
 
 
 def amount(size: int) -> str:
-    """Return a number of bytes as people write it: `1.2 MB`."""
+    """Return a number of bytes in words: `1.2 MB`."""
     if size < 1000:
         return f"{size} B"
     power = next(power for power in (1, 2, 3) if size < 999.5 * 1000**power or power == 3)
@@ -301,7 +300,7 @@ def _notes(plan: Plan | None, report: Report | None) -> Iterator[str]:
 
 
 def _differences(report: Report | None) -> tuple[Check, ...]:
-    """Return the comparisons that tell more than the headline does."""
+    """Return the comparisons with more details than the headline."""
     if report is None or report.verdict in (Verdict.EQUAL, Verdict.WITHIN_BOUND):
         return ()
     checks = (report.whole, *report.nodes) if report.verdict is Verdict.DIFFERENT else report.nodes
@@ -332,7 +331,7 @@ def _rewrite(kind: RewriteGroup, number: int, plan: Plan) -> Rewrite:
 
 
 _HELD = {"folded": "a constant", "initializer": "an initializer"}
-"""The replacement of a node that no node replaces."""
+"""The replacement of a node that becomes a constant."""
 
 _UNCHOSEN = {
     "folded": "its value is known",
@@ -341,7 +340,7 @@ _UNCHOSEN = {
     "batch": "the only one that applies",
     "constant_inputs": "the operator itself, with constants where the target needs them",
 }
-"""Why what is no lowering was done."""
+"""The reasons for rewrites that are not lowerings."""
 
 
 def _choice(kind: RewriteGroup, applicable: Sequence[Candidate]) -> str:
@@ -359,7 +358,7 @@ def _choice(kind: RewriteGroup, applicable: Sequence[Candidate]) -> str:
 
 
 def _summary(kind: RewriteGroup) -> str:
-    """Return the first line of what a lowering says of itself."""
+    """Return the first line of a lowering's docstring."""
     operator = operator_for("", kind.operator) if kind.lowerings else None
     lowerings = operator.lowerings if operator else ()
     return next((one.summary.rstrip(".") for one in lowerings if one.name == kind.lowerings[0]), "")

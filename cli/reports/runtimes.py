@@ -1,4 +1,4 @@
-"""`where` in words: a row for each model and runtime."""
+"""Describe the results of `where`: a row for each model and runtime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """The known facts about one model: `found`, or an `error` (kind and message) with its exit status."""
+    """The result for one model: `found`, or an `error` (kind and message) with its exit status."""
 
     model: str
     status: int
@@ -25,16 +25,16 @@ class Entry:
     error: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as JSON has it."""
+        """Return the entry as JSON."""
         about = {"model": self.model, "status": self.status}
         return {**about, **self.found.to_json()} if self.found else {**about, "error": self.error}
 
 
 KINDS = 3
-"""The number of kinds of replaced nodes in a row."""
+"""The maximum number of rewrite groups in a row."""
 
 NAMES = 8
-"""The number of operators that a row names as the replacement of one."""
+"""The maximum number of operators in a row's replacement."""
 
 COLUMNS = ("Target", "Outcome", "Opset", "Changes, or the first blocker")
 
@@ -73,7 +73,7 @@ def rows(entries: Iterable[Entry]) -> Iterator[Row]:
 
 
 def named(fit: Fit) -> str:
-    """Return a target with what its profile is worth: `opencv-4 (4.14)`, `webnn (listed)`."""
+    """Return a target with the origin of its profile: `opencv-4 (4.14)`, `webnn (listed)`."""
     about = [] if fit.version in fit.target or fit.oldest else [fit.version]
     about += ["oldest"] if fit.oldest else []
     about += [] if fit.measured else ["listed"]
@@ -81,7 +81,7 @@ def named(fit: Fit) -> str:
 
 
 def details(fit: Fit, found: Where) -> str:
-    """Return what is done to a model, or what blocks it first, on one line."""
+    """Return the changes to a model, or its first blocker, on one line."""
     if fit.refusals:
         groups = wording.grouped(fit.refusals)
         shown = _blocker(groups[0])
@@ -124,7 +124,7 @@ PREPARED = {
 
 
 def summary(entries: Iterable[Entry]) -> str:
-    """Return how many rows have which outcome: `3 runs, 5 converts, 5 refused`."""
+    """Return the number of rows by outcome: `3 runs, 5 converts, 5 refused`."""
     counts = Counter(row.outcome for row in rows(entries))
     return ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
 
@@ -138,7 +138,7 @@ def possible_opsets(found: Where) -> str:
 
 
 def headings(entries: Iterable[Entry]) -> Iterator[str]:
-    """Yield what each model is: `m.onnx: opset 16, ir_version 8, convertible to opset 13 to 28`."""
+    """Yield a heading for each model: `m.onnx: opset 16, ir_version 8, convertible to opset 13 to 28`."""
     for entry in entries:
         if found := entry.found:
             yield f"{entry.model}: opset {found.opset}, ir_version {found.ir_version}, {possible_opsets(found)}"

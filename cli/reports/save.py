@@ -1,4 +1,4 @@
-"""`Report.save`: a report of the Python interface, written as `--report` writes one."""
+"""Implement `Report.save`, which writes a report of the Python interface as `--report` does."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def save(report: Report, path: str | os.PathLike[str]) -> None:
-    """Write a report as the end of the name says: .html, .md or .json.
+    """Write a report in the format of the file's suffix: .html, .md or .json.
 
     Raises:
-        UsageError: the name ends otherwise, it cannot be written there, or a page needs jinja2.
+        UsageError: the suffix is unknown, the file cannot be written, or a page needs jinja2.
     """
     check_path(path, "path", "a string or a path")
     place = os.fspath(path)
@@ -33,7 +33,7 @@ def save(report: Report, path: str | os.PathLike[str]) -> None:
 
 
 def made(report: Report, about: dict[str, Any]) -> dict[str, Any]:
-    """Return the document of a report: what --json prints of the same run."""
+    """Return the document of a report, which equals the output of --json for the same run."""
     sides: dict[str, OperatorCounts] = {
         key: count_operators(*about[key]) for key in ("before", "after") if key in about
     }

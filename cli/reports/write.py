@@ -1,4 +1,4 @@
-"""Reports in files: rendered as the suffix asks, and put in place together with the model."""
+"""Write reports to files: rendered by suffix, and moved into place together with the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def rendered(path: Path, document: Any) -> str:
-    """Return the document as the file's suffix asks for it: a page, Markdown or JSON."""
+    """Return the document in the format of the file's suffix: HTML, Markdown or JSON."""
     match path.suffix.casefold():
         case ".html":
             from opshift.cli.reports.html import page
@@ -31,9 +31,9 @@ def rendered(path: Path, document: Any) -> str:
 
 @contextlib.contextmanager
 def staged(path: str | None, document: Any, *, named: str = "--report") -> Iterator[Batch]:
-    """Write a report, which arrives at its place only if the block succeeds.
+    """Write a report, which is moved into place only if the block succeeds.
 
-    The batch can take further files, and is published at the end unless the block has done so.
+    The batch accepts further files, and is published at the end unless the block has published it.
 
     Raises:
         UsageError: the report cannot be written.

@@ -1,4 +1,4 @@
-"""Axes: shared code of most operators."""
+"""Provide functions for axes, which most operators use."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands
 
 END = 2**31 - 1
-"""`ends` of a slice that goes to the end; Slice-1 asks for INT_MAX."""
+"""`ends` of a slice that goes to the end of an axis; Slice-1 specifies INT_MAX."""
 
 
 def resolve(axis: int, rank: int | None) -> int:
-    """Return the axis counted from the front where the rank is known; one that is out of range stays so."""
+    """Return the axis counted from the front if the rank is known; an axis out of range is unchanged."""
     return axis if rank is None or axis >= 0 or axis < -rank else axis + rank
 
 
 def from_front(places: np.ndarray[Any, Any], length: int | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return places counted from the front of a length; those that are out of range stay so."""
+    """Return indices counted from the front of a length; indices out of range are unchanged."""
     return np.where((places < 0) & (places >= -length), places + length, places).astype(places.dtype)
 
 
 def positions(places: np.ndarray[Any, Any], length: int | np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """Return places counted from the front of a length; None if one is out of range."""
+    """Return indices counted from the front of a length; None if one is out of range."""
     found = from_front(places, length)
     return found if ((found >= 0) & (found < length)).all() else None
 
 
 def one_axis(meaning: Any, operands: Operands) -> tuple[Any, Operands]:
-    """Normal form of a meaning with a field `axis` of its first operand."""
+    """Return the normal form of a meaning with a field `axis` of its first operand."""
     first = operands[0]
     return dataclasses.replace(meaning, axis=resolve(meaning.axis, first.rank if first else None)), operands
 
@@ -42,7 +42,7 @@ def one_axis(meaning: Any, operands: Operands) -> tuple[Any, Operands]:
 def axes_operand(
     index: int, growth: Callable[[int], int] = lambda count: 0
 ) -> Callable[[Any, Operands], tuple[Any, Operands]]:
-    """Normal form of a meaning whose operand `index` holds axes of the first; `growth` is what they add to its rank."""
+    """Return the normal form if operand `index` has axes of the first; `growth` is their effect on the rank."""
 
     def normal(meaning: Any, operands: Operands) -> tuple[Any, Operands]:
         data, axes = operands[0], operands[index]
@@ -56,10 +56,10 @@ def axes_operand(
 
 
 def distinct_axes(axes: np.ndarray[Any, Any], rank: int) -> tuple[int, ...]:
-    """Return the axes of an operand, counted from the front.
+    """Return the axes in an operand, counted from the front.
 
     Raises:
-        ValueError: An axis is out of range, or given twice.
+        ValueError: An axis is out of range, or repeated.
     """
     places = tuple(int(axis) + rank * (int(axis) < 0) for axis in axes.ravel())
     if any(not 0 <= axis < rank for axis in places) or len(set(places)) < len(places):
@@ -68,7 +68,7 @@ def distinct_axes(axes: np.ndarray[Any, Any], rank: int) -> tuple[int, ...]:
 
 
 def axis_fault(axis: int, rank: int | None, added: int = 0) -> str | None:
-    """Return what is wrong with an axis of an input of a rank, or of an output that has some axes more."""
+    """Return the error of an axis of an input, or of an output with `added` more axes."""
     if rank is None:
         return None
     if rank == 0:
@@ -81,7 +81,7 @@ def axis_fault(axis: int, rank: int | None, added: int = 0) -> str | None:
 
 
 def not_negative(axis: int) -> Reason | None:
-    """Refuse a negative axis where the version's text defines none."""
+    """Refuse a negative axis if the version's text defines none."""
     return Reason("no negative axis is defined, and the rank is unknown", missing=True) if axis < 0 else None
 
 
@@ -91,7 +91,7 @@ def axis_not_negative(meaning: Any, operands: Operands) -> Reason | None:
 
 
 def operand_not_negative(index: int) -> Callable[[Any, Operands], Reason | None]:
-    """Refuse negative axes in an operand."""
+    """Return a function that refuses negative axes in an operand."""
 
     def given(meaning: Any, operands: Operands) -> Reason | None:
         axes = operands[index]
@@ -138,9 +138,9 @@ def product(dims: tuple[Dim, ...]) -> Dim:
 
 
 def fixed(dims: tuple[Dim, ...] | None) -> tuple[int, ...] | None:
-    """Return a constant that Reshape takes for this shape, with -1 for a dimension that is not known.
+    """Return the target shape of a Reshape for this shape, with -1 for an unknown dimension.
 
-    None where more than one is not known, or another is zero, so that it cannot be told.
+    Return None if several dimensions are unknown, or if one is unknown and another is zero.
     """
     if dims is None:
         return None
@@ -150,5 +150,5 @@ def fixed(dims: tuple[Dim, ...] | None) -> tuple[int, ...] | None:
 
 
 def first(operands: Operands) -> Facts:
-    """Return the first operand, which every operator of a row or a reduction has."""
+    """Return the first operand, which every row operator and reduction has."""
     return operands[0] or Facts()

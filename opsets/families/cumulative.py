@@ -1,4 +1,4 @@
-"""CumSum and CumProd: the accumulation up to each element along an axis."""
+"""Define CumSum and CumProd: the accumulation up to each element along an axis."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Cumulative:
 
 
 LONGEST = 4096
-"""A lowering that holds a row for each place of an axis is none for longer ones: 64 MiB of float, times the rest."""
+"""The maximum axis length for lowerings with a row for each index: 64 MiB of float, times the other dimensions."""
 
 
 def along_known_axis(*dtypes: int) -> Callable[[Cumulative, Operands], Reason | None]:
-    """Return what requires a constant axis, of a known rank and no great length, and elements of these types."""
+    """Return a condition: a constant axis of known rank and limited length, and elements of these types."""
 
     def applies(what: Cumulative, operands: Operands) -> Reason | None:
         dtype = first(operands).dtype
@@ -49,7 +49,7 @@ def _along_short_axis(what: Cumulative, operands: Operands) -> Reason | None:
 
 
 def pairs(what: Cumulative, operands: Operands) -> Mapping[str, Any]:
-    """Bind what a lowering needs that sees each place of the axis beside each other one."""
+    """Bind the attributes of a lowering that pairs each index of the axis with each other one."""
     axis = int(operands[1].known.item()) if operands[1] is not None and operands[1].known is not None else 0
     rank = first(operands).rank or 0
     return {
@@ -76,7 +76,7 @@ def _how(what: Cumulative, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_computed, bind=_how, cost=10)
 def as_three_axes(x, axis, exclusive: int, reverse: int, allowzero: int):
-    """Merge the axes before and behind the one that is computed, which is the second then."""
+    """Merge the axes before and after the accumulated one, which becomes the second."""
     shape = op.Shape(x)
     given = op.Reshape(op.Cast(axis, to=7), [1])
     at = given + op.Cast(op.Less(given, 0), to=7) * op.Shape(shape)
@@ -96,7 +96,7 @@ def cumulative(
     *,
     traits: Traits,
 ) -> Operator:
-    """Return the operator that accumulates by a ufunc; `nothing` is what stands where nothing has come yet."""
+    """Return the operator that accumulates by a ufunc; `nothing` is its neutral element."""
 
     def oracle(what: Cumulative, x: np.ndarray[Any, Any], axis: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         # CumProd-26: with exclusive, "the j-th output element would be the product of the first (j-1) elements".

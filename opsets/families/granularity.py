@@ -1,4 +1,4 @@
-"""Scales of QuantizeLinear and DequantizeLinear: one for all, one for each place along an axis, or for each block."""
+"""Handle scales of QuantizeLinear and DequantizeLinear: one for all, one per index of an axis, or one per block."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RANGES: Mapping[int, tuple[int, int]] = {
     TensorProto.UINT16: (0, 65535),
     TensorProto.INT16: (-32768, 32767),
 }
-"""The quantized types that older opsets can compute with, and their ends."""
+"""The ranges of the quantized types that older opsets can compute with."""
 
 ENDS: Mapping[int, tuple[int, int]] = {
     **RANGES,
@@ -29,16 +29,16 @@ ENDS: Mapping[int, tuple[int, int]] = {
     TensorProto.UINT2: (0, 3),
     TensorProto.INT2: (-2, 1),
 }
-"""The integers that quantize, and their ends: QuantizeLinear-25, "Saturation is done according to"."""
+"""The ranges of all quantized integer types: QuantizeLinear-25, "Saturation is done according to"."""
 
 
 def scale(operands: Operands) -> Facts:
-    """Return the known facts about the scale."""
+    """Return the facts about the scale."""
     return operands[1] or Facts()
 
 
 def normal(meaning: Any, operands: Operands) -> tuple[Any, Operands]:
-    """Leave the axis out where one scale is for all, which ignores it; count it from the front where that can be."""
+    """Remove the axis if there is a single scale, which ignores it; otherwise count it from the front if possible."""
     if scale(operands).rank == 0:
         return dataclasses.replace(meaning, axis=1, block_size=0), operands
     return dataclasses.replace(meaning, axis=resolve(meaning.axis, first(operands).rank)), operands
@@ -53,7 +53,7 @@ def one_for_all(meaning: Any, operands: Operands) -> Reason | None:
 
 
 def spread(meaning: Any, operands: Operands) -> Reason | None:
-    """Require what it takes to bring the scale to a shape that broadcasts; blocks are taken apart before."""
+    """Require facts for reshaping the scale so that it broadcasts; blocks are split before."""
     rank = scale(operands).rank
     if rank is None:
         return Reason("the rank of the scale is unknown", missing=True)
@@ -70,7 +70,7 @@ def shape(meaning: Any, operands: Operands) -> Tensor:
 
 
 def in_blocks(meaning: Any, operands: Operands) -> Reason | None:
-    """Require that each scale is for a block, along an axis of known length."""
+    """Require one scale per block, along an axis of known length."""
     if meaning.block_size < 2:
         return Reason("no scale is for a block")
     if isinstance(first(operands).dim(meaning.axis), int):
@@ -79,7 +79,7 @@ def in_blocks(meaning: Any, operands: Operands) -> Reason | None:
 
 
 def block_of_each(meaning: Any, operands: Operands) -> Mapping[str, Any]:
-    """Bind the block of each place along the axis."""
+    """Bind the block of each index along the axis."""
     length = first(operands).dim(meaning.axis)
     count = length if isinstance(length, int) else 0
     return {"axis": meaning.axis, "blocks": tuple(place // meaning.block_size for place in range(count))}
@@ -94,7 +94,7 @@ def check_shapes(
     """Check the shapes of the inputs for an oracle. QuantizeLinear-21 and DequantizeLinear-21 have the rules.
 
     Raises:
-        ValueError: the scale is not for all, for each place along the axis, or for each block along it; or the zero
+        ValueError: the scale is not a single one, one per index of the axis, or one per block along it; or the zero
             point has another shape.
     """
     if zero is not None and zero.shape != scale.shape and (zero.size, scale.size) != (1, 1):

@@ -1,4 +1,4 @@
-"""Binary operators below opset 7: the second operand is aligned with axes of the first from `axis` on."""
+"""Define binary operators below opset 7: the second operand is aligned with axes of the first from `axis` on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opshift.opsets.registry.plain import Plain
 class Aligned(Plain):
     """The axis of the first operand at which the axes of the second start; None aligns the last axes, as numpy does.
 
-    With `vectors`, that holds where the second operand is a vector, and its last axes are aligned where it is not.
+    With `vectors`, the axis applies only if the second operand is a vector; otherwise the last axes are aligned.
     """
 
     axis: int | None = None
@@ -35,7 +35,7 @@ def _lift(attributes: Mapping[str, Any]) -> Aligned:
 
 
 def _behind(what: Aligned, operands: Operands) -> int | None:
-    """Return how many axes of the first operand are behind those of the second; None if a rank is not known."""
+    """Return the number of axes of the first operand after those of the second; None if a rank is unknown."""
     ranks = [None if facts is None else facts.rank for facts in operands]
     if what.axis is None or ranks[1] == 0 or (what.vectors and (ranks[1] not in (1, None) or ranks[0] in (0, 1))):
         return 0
@@ -48,7 +48,7 @@ def _behind(what: Aligned, operands: Operands) -> int | None:
 
 
 def normal(what: Aligned, operands: Operands) -> tuple[Aligned, Operands]:
-    """Drop the axis where the last axes are aligned."""
+    """Drop the axis if the last axes are aligned."""
     return (Aligned() if _behind(what, operands) == 0 else what), operands
 
 
@@ -75,7 +75,7 @@ def _axes(what: Aligned, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(13, applies_if=_aligns, bind=_axes)
 def aligned(a, b, axes: Sequence[int]):
-    """Add axes of length 1 behind those of the second operand."""
+    """Add axes of length 1 after those of the second operand."""
     return meaning.Itself(a, op.Unsqueeze(b, axes))
 
 
@@ -91,7 +91,7 @@ def _where_aligned(
 
 
 def _among_aligned(one: Lowering) -> Lowering:
-    """Return a lowering that holds only where the last axes are aligned."""
+    """Return a lowering that applies only if the last axes are aligned."""
     return dataclasses.replace(one, applies_if=_where_aligned(one.applies_if))
 
 
@@ -109,7 +109,7 @@ def _oracle(function: Callable[..., Any]) -> Callable[..., Any]:
 def with_legacy_broadcast(
     operator: Operator, *versions: int, lift: Callable[[Mapping[str, Any]], Aligned] = _lift
 ) -> Operator:
-    """Return a binary operator with its versions below 7, which mostly have the attributes `axis` and `broadcast`."""
+    """Return a binary operator with its versions below 7, most of which have the attributes `axis` and `broadcast`."""
     return dataclasses.replace(
         operator,
         meaning=Aligned,

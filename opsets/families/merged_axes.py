@@ -1,7 +1,7 @@
-"""The same with fewer axes: neighbours that an operator treats alike are merged, for runtimes that have few axes.
+"""Reduce the number of axes: merge adjacent axes that an operator treats alike, for runtimes with a rank limit.
 
-A rule returns stages, each a meaning and operands. An operand of another shape than before is reshaped to it, and one
-that is another constant replaces the old one; the first operand of a later stage is the result of the one before.
+A rule returns stages, each with a meaning and operands. An operand with a new shape is reshaped, and a new constant
+replaces the old one; the first operand of a later stage is the previous stage's result.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def merged(columns: Sequence[Hashable | None], most: int) -> Groups | None:
-    """Return axes in at most so many groups of neighbours with equal columns; None where there must be more groups.
+    """Return axes in at most `most` groups of neighbours with equal columns; None if more groups are needed.
 
-    A column of None is that of an axis of length 1, which goes with any other.
+    A column of None is that of an axis of length 1, which may join any group.
     """
     groups: list[tuple[int, ...]] = [(axis,) for axis in range(len(columns))]
     kinds = list(columns)
@@ -52,7 +52,7 @@ def place_of(axis: int, groups: Groups) -> int:
 
 
 def in_shape(facts: Facts, shape: tuple[Dim, ...]) -> Facts:
-    """Return the same in another shape."""
+    """Return the facts in another shape."""
     if shape == facts.shape:
         return facts
     numbers = tuple(dim for dim in shape if isinstance(dim, int))
@@ -67,7 +67,7 @@ def vector(numbers: Sequence[int]) -> Facts:
 
 
 def elementwise(what: Any, operands: Operands, most: int) -> Stages | None:
-    """Merge axes along which the same operands are broadcast."""
+    """Merge axes along which the same operands broadcast."""
     shapes = [None if facts is None else facts.shape for facts in operands]
     known = [shape for shape in shapes if shape is not None]
     if getattr(what, "axis", None) is not None or len(known) < sum(facts is not None for facts in operands):
@@ -82,7 +82,7 @@ def elementwise(what: Any, operands: Operands, most: int) -> Stages | None:
 
 
 def _broadcast(dims: Sequence[Dim]) -> Hashable | None:
-    """Return which operands have more than one element along an axis; None: none has; False: that is not known."""
+    """Return the operands with several elements along an axis; None: no operand; False: unknown."""
     wide = [dim for dim in dims if dim != 1]
     if len(wide) > 1 and (None in wide or len(set(wide)) > 1):
         return False
@@ -90,7 +90,7 @@ def _broadcast(dims: Sequence[Dim]) -> Hashable | None:
 
 
 def _narrowed(facts: Facts | None, groups: Groups, rank: int) -> Facts | None:
-    """Return an operand whose axes, counted from the back, are merged; those in front that it lacks stay away."""
+    """Return an operand with merged axes, counted from the back; missing leading axes stay missing."""
     if facts is None or facts.shape is None:
         return facts
     absent = rank - len(facts.shape)
@@ -99,7 +99,7 @@ def _narrowed(facts: Facts | None, groups: Groups, rank: int) -> Facts | None:
 
 
 def apart(shape: Sequence[Dim], alone: Sequence[int], most: int) -> Groups | None:
-    """Return groups in which some axes are merged only with those of length 1."""
+    """Return groups in which some axes are merged only with axes of length 1."""
     columns: list[Hashable | None] = [
         axis if axis in alone else None if dim == 1 else "other" for axis, dim in enumerate(shape)
     ]
@@ -107,7 +107,7 @@ def apart(shape: Sequence[Dim], alone: Sequence[int], most: int) -> Groups | Non
 
 
 def along_axis(what: Any, operands: Operands, most: int) -> Stages | None:
-    """Merge the axes before and behind the one that the meaning names."""
+    """Merge the axes before and after the meaning's axis."""
     data = first(operands)
     if data.shape is None:
         return None
@@ -120,12 +120,12 @@ def along_axis(what: Any, operands: Operands, most: int) -> Stages | None:
 
 
 def joined(what: Any, operands: Operands, most: int) -> Stages | None:
-    """Merge the axes before and behind the one along which all operands are put together."""
+    """Merge the axes before and after the axis along which all operands are concatenated."""
     shapes = [facts.shape for facts in operands if facts is not None and facts.shape is not None]
     if not shapes or len(shapes) < len(operands) or len(set(map(len, shapes))) > 1:
         return None
     axis = resolve(what.axis, len(shapes[0]))
-    # The operands agree in all dimensions but one, whichever of them tell which.
+    # The operands agree in all dimensions but one, so any operand's known dimensions count.
     dims = [next((dim for dim in column if isinstance(dim, int)), column[0]) for column in zip(*shapes, strict=True)]
     groups = apart(dims, (axis,), most)
     if groups is None:
@@ -139,7 +139,7 @@ def joined(what: Any, operands: Operands, most: int) -> Stages | None:
 
 
 def along_operand(what: Any, operands: Operands, most: int) -> Stages | None:
-    """Merge the axes before and behind the one that the second operand is."""
+    """Merge the axes before and after the axis in the second operand."""
     data, axis = first(operands), operands[1]
     if data.shape is None or axis is None or axis.known is None:
         return None
@@ -152,7 +152,7 @@ def along_operand(what: Any, operands: Operands, most: int) -> Stages | None:
 
 
 def reduced(what: Any, operands: Operands, most: int) -> Stages | None:
-    """Merge neighbours that are reduced, and those that are not."""
+    """Merge adjacent reduced axes, and adjacent kept axes."""
     data, axes = first(operands), operands[1]
     known = None if axes is None else axes.known
     if data.shape is None or not data.rank or (axes is not None and known is None):
@@ -170,7 +170,7 @@ def reduced(what: Any, operands: Operands, most: int) -> Stages | None:
 
 
 def images(what: Any, operands: Operands, most: int) -> Stages | None:
-    """Merge the axes behind the batch and the channels."""
+    """Merge the axes after the batch and the channels."""
     data = first(operands)
     if data.shape is None or len(data.shape) < 3:
         return None
@@ -180,7 +180,7 @@ def images(what: Any, operands: Operands, most: int) -> Stages | None:
 
 
 def rows(what: Any, operands: Operands, most: int) -> Stages | None:
-    """Merge neighbours that form a row together, and those that do not."""
+    """Merge adjacent axes of a row, and adjacent other axes."""
     data = first(operands)
     if data.shape is None or what.to_end or not what.axes:
         return None

@@ -1,4 +1,4 @@
-"""Shared code of GRU, LSTM and RNN. `layout`, which puts the batch first, came with 14."""
+"""Define what GRU, LSTM and RNN share. `layout`, which puts the batch first, was added at opset 14."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Recurrent(Protocol):
 
     @property
     def activation_alpha(self) -> tuple[float, ...] | None:
-        """The first parameters of those functions that have one."""
+        """The first parameters of the functions with parameters."""
 
     @property
     def activation_beta(self) -> tuple[float, ...] | None:
-        """The second parameters of those functions that have one."""
+        """The second parameters of the functions with two parameters."""
 
     @property
     def clip(self) -> float | None:
@@ -51,7 +51,10 @@ class Recurrent(Protocol):
 
 
 Step = Callable[[int, Array, tuple[Array, ...]], tuple[Array, ...]]
-"""The states after a token: of a direction, the token's inputs [batch, size], and the states before [batch, hidden]."""
+"""Returns the states after a token.
+
+Its arguments are a direction, the token's inputs [batch, size], and the states before [batch, hidden].
+"""
 
 
 def batch_first(what: Recurrent, operands: Operands) -> Reason | None:
@@ -60,7 +63,7 @@ def batch_first(what: Recurrent, operands: Operands) -> Reason | None:
 
 
 def without_full_lengths(what: Any, operands: Operands) -> tuple[Any, Operands]:
-    """Leave out constant lengths of sequences that are all the length of the input, as they are without them."""
+    """Remove constant sequence lengths that all equal the input's length, which is the default."""
     x, lengths = operands[0], operands[4]
     tokens = None if x is None else x.dim(1 if what.layout else 0)
     if not isinstance(tokens, int) or not tokens or lengths is None or lengths.known is None:
@@ -71,25 +74,28 @@ def without_full_lengths(what: Any, operands: Operands) -> tuple[Any, Operands]:
 
 
 def runs(what: Recurrent, operands: Operands) -> bool:
-    """Whether onnxruntime has a kernel, which tells what becomes of NaN and infinity: 1.32.0 has none for layout 1."""
+    """Return whether onnxruntime has a kernel, which defines the results for NaN and infinity.
+
+    1.32.0 has none for layout 1.
+    """
     return not what.layout
 
 
 def propagates(what: Recurrent, operands: Operands) -> bool:
-    """Whether NaN and infinity in the inputs of a GRU or an LSTM have a result that can be kept: they have none.
+    """Return whether a GRU or an LSTM has results for NaN and infinity that can be preserved: it has none.
 
-    The sigmoid of onnxruntime 1.32.0's kernels is finite for NaN, which sums of infinities are.
+    The sigmoid of onnxruntime 1.32.0's kernels is finite for NaN, the sum of infinities.
     """
     return False
 
 
 def run(what: Recurrent, step: Step, x: Array, lengths: Array | None, initial: Sequence[Array]) -> tuple[Array, ...]:
-    """Return Y and the last states, in the layout of the meaning, of a step and initial states [directions, ...].
+    """Return Y and the last states, in the meaning's layout, for a step and initial states [directions, ...].
 
-    All is computed in the element type, as kernels do.
+    All is computed in the element type, as in kernels.
 
-    The text of sequence_lens is silent on what lies behind the end of a sequence: onnxruntime 1.32.0 returns zeros
-    there, the last states are those of the last token, and zeros where there is none.
+    The text of sequence_lens does not define values after the end of a sequence: onnxruntime 1.32.0 returns zeros
+    there. The last states are those of the last token, or zeros without tokens.
     """
     tokens, batch = x.shape[:2]
     ends = np.full(batch, tokens) if lengths is None else lengths
@@ -120,27 +126,30 @@ def states_of(what: Recurrent, given: Array | None, directions: int, x: Array, h
 
 
 FARTHEST = 4.0
-"""Beyond this a state of a GRU is not compared: its own are from -1 to 1, and a sigmoid of onnxruntime 1.32.0 is up to
-6e-8 off, also where it is next to 0, which a state of 3000 makes 2e-4 of."""
+"""The magnitude above which a state of a GRU is not compared.
+
+Its own states are from -1 to 1, and a sigmoid of onnxruntime 1.32.0 has an error of up to 6e-8, also near 0; a state of
+3000 multiplies this to 2e-4.
+"""
 
 
 def far_state(read: Sequence[Any]) -> bool:
-    """Return whether the initial state, the sixth input, has an element that is farther from 0 than `FARTHEST`."""
+    """Return whether the initial state, the sixth input, has an element with a magnitude above `FARTHEST`."""
     state = read[5] if len(read) > 5 else None
     return isinstance(state, np.ndarray) and bool((np.abs(state.astype(np.float64)) > FARTHEST).any())
 
 
 def largest(value: Any) -> float:
-    """Return the largest magnitude of the elements of an input; 0 where it is left out or not known."""
+    """Return the largest magnitude of an input's elements; 0 if it is omitted or unknown."""
     sizes = np.abs(value.astype(np.float64)) if isinstance(value, np.ndarray) else np.zeros(0)
     return float(sizes[np.isfinite(sizes)].max(initial=0.0))
 
 
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Draw lengths from one to the shorter of batch and sequence, and floats of few digits, with sums from -2 to 2.
+    """Draw lengths from one to the smaller of batch and sequence, and floats of few digits, with sums from -2 to 2.
 
-    The text is silent on lengths of zero. Beyond -2 and 2 the activation functions of onnxruntime 1.32.0 are some units
-    of 1 off, however small their results.
+    The specification does not define lengths of zero. Outside -2 to 2, the activation functions of onnxruntime 1.32.0
+    have an error of some units of 1, however small their results.
     """
     changed = {
         name: (np.round(np.clip(array.astype(np.float64), -0.5, 0.5) * 64) / 64).astype(array.dtype)
@@ -176,12 +185,12 @@ _FUNCTIONS: dict[str, tuple[Callable[[Array, float, float], Array], float, float
     "softsign": (lambda x, alpha, beta: x / (1 + np.abs(x)), 0, 0),
     "softplus": (lambda x, alpha, beta: np.logaddexp(0, x), 0, 0),
 }
-"""The functions that the text lists, with the defaults of alpha and beta in onnxruntime 1.32.0."""
+"""The activation functions in the specification, with the defaults of alpha and beta in onnxruntime 1.32.0."""
 
 _BY_TEXT = {"affine": (1.0, 0.0), "thresholdedrelu": (1.0, 0.0), "scaledtanh": (1.0, 1.0)}
 """Other defaults. RNN-22: "Default values are the same as of corresponding ONNX operators": 1 for ThresholdedRelu.
 
-The experimental Affine-1 has 1 and 0. ScaledTanh-1 has no defaults: 1 and 1 make a Tanh of it.
+The experimental Affine-1 has 1 and 0. ScaledTanh-1 has no defaults: with 1 and 1 it is Tanh.
 """
 
 _ALPHA = ("affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu")
@@ -189,7 +198,7 @@ _BETA = ("affine", "scaledtanh", "hardsigmoid")
 
 
 def parameters_by_text(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that are given, with the parameters that the text has for functions without any."""
+    """Return the attributes with the specification's parameters for functions without any."""
     found = {name: value for name, value in attributes.items() if value is not None}
     names = [name.lower() for name in found.get("activations", ())]
     for place, (key, taking) in enumerate((("activation_alpha", _ALPHA), ("activation_beta", _BETA))):
@@ -209,7 +218,7 @@ def functions(what: Recurrent, defaults: tuple[str, ...], directions: int) -> li
 
 
 def _named(what: Recurrent, defaults: tuple[str, ...], directions: int) -> list[tuple[str, float, float]]:
-    """Return names, alphas and betas of all functions; alphas and betas are "consumed in the order" of these."""
+    """Return the names, alphas and betas of all functions; alphas and betas are "consumed in the order" of these."""
     names = [name.lower() for name in what.activations or defaults * directions]
     alphas, betas = list(what.activation_alpha or ()), list(what.activation_beta or ())
     found = []
@@ -224,7 +233,7 @@ def _named(what: Recurrent, defaults: tuple[str, ...], directions: int) -> list[
 def _clipped(
     clip: float | None, function: Callable[[Array, float, float], Array], alpha: float, beta: float
 ) -> Callable[[Array], Array]:
-    """Clip, "applied to the input of activations", in front of a function."""
+    """Return a function with a clip "applied to the input of activations"."""
 
     def apply(x: Array) -> Array:
         return function(np.clip(x, -clip, clip) if clip else x, alpha, beta)
@@ -235,14 +244,14 @@ def _clipped(
 # --- token by token -----------------------------------------------------------------------------------------------
 
 MOST = 128
-"""Tokens that are unrolled: each is some ten nodes."""
+"""The maximum number of unrolled tokens: each has some ten nodes."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a layer of one direction does with a token: its functions with their parameters, and a bound of each (or 0).
+    """The cell of a layer of one direction: its functions with parameters, and a bound of each (or 0).
 
-    `variant` is input_forget or linear_before_reset; `backwards` says that the last token comes first.
+    `variant` is input_forget or linear_before_reset; with `backwards`, the last token comes first.
     """
 
     functions: tuple[str, ...] = ()
@@ -254,7 +263,7 @@ class Cell:
 
 
 def cell(what: Recurrent, defaults: tuple[str, ...], variant: int = 0, unclipped: tuple[int, ...] = ()) -> Cell:
-    """Return the cell of a layer of one direction; the functions at the places `unclipped` have no bound."""
+    """Return the cell of a layer of one direction; the functions at the indices `unclipped` have no bound."""
     found = _named(what, defaults, 1)[: len(defaults)]
     names, alphas, betas = zip(*found, strict=True)
     clips = tuple(0.0 if place in unclipped else what.clip or 0.0 for place in range(len(found)))
@@ -267,7 +276,7 @@ def bound_cell(what: Cell, operands: Operands) -> Mapping[str, Any]:
 
 
 def compute_cell(what: Cell) -> Callable[[int, Array], Array]:
-    """Return what computes the function at a place."""
+    """Return a function that computes the cell's function at an index."""
 
     def apply(place: int, x: Array) -> Array:
         function = _FUNCTIONS[what.functions[place]][0]
@@ -278,7 +287,7 @@ def compute_cell(what: Cell) -> Callable[[int, Array], Array]:
 
 
 def two_directions(what: Recurrent, operands: Operands) -> Reason | None:
-    """Require a bidirectional layer whose batch is the second axis."""
+    """Require a bidirectional layer with the batch as the second axis."""
     if what.layout:
         return Reason("")
     return None if what.direction == "bidirectional" else Reason("")
@@ -302,7 +311,7 @@ def of_each_direction(what: Recurrent, operands: Operands) -> Mapping[str, Any]:
 
 
 def one_direction(what: Recurrent, operands: Operands) -> Reason | None:
-    """Require a layer of one direction whose batch is the second axis, and no float16.
+    """Require a layer of one direction with the batch as the second axis, and not float16.
 
     The kernels of onnxruntime 1.32.0 compute float16 in float, whose sums do not overflow.
     """
@@ -319,12 +328,12 @@ def _count(gates: Facts | None) -> int | None:
 
 
 def tokens_of(place: int) -> Callable[[Cell, Operands], tuple[int, bool]]:
-    """Return what counts the tokens of an operand, and says whether the last comes first."""
+    """Return a function that counts the tokens of an operand, and returns whether the last one comes first."""
     return lambda what, operands: (_count(operands[place]) or 0, bool(what.backwards))
 
 
 def few(place: int) -> Callable[[Cell, Operands], Reason | None]:
-    """Return what holds where the tokens of an operand are some that are unrolled."""
+    """Return a condition: the operand has few enough tokens to unroll."""
 
     def applies(what: Cell, operands: Operands) -> Reason | None:
         count = _count(operands[place])
@@ -338,7 +347,7 @@ def few(place: int) -> Callable[[Cell, Operands], Reason | None]:
 
 
 def many(place: int) -> Callable[[Cell, Operands], Reason | None]:
-    """Return what holds where the tokens are too many, or it is unknown how many there are."""
+    """Return a condition: the operand has too many tokens to unroll, or an unknown number."""
 
     def applies(what: Cell, operands: Operands) -> Reason | None:
         count = _count(operands[place])
@@ -348,24 +357,24 @@ def many(place: int) -> Callable[[Cell, Operands], Reason | None]:
 
 
 def no_token(place: int) -> Callable[[Cell, Operands], Reason | None]:
-    """Return what holds where there is no token."""
+    """Return a condition: the operand has no token."""
     return lambda what, operands: None if _count(operands[place]) == 0 else Reason("")
 
 
 def forwards(place: int) -> Callable[[Cell, Operands], Reason | None]:
-    """Return what holds of these where the first token comes first."""
+    """Return a condition: as `many`, and the first token comes first."""
     return lambda what, operands: many(place)(what, operands) or (Reason("") if what.backwards else None)
 
 
 def reversed_order(place: int) -> Callable[[Cell, Operands], Reason | None]:
-    """Return what holds of these where the last token comes first."""
+    """Return a condition: as `many`, and the last token comes first."""
     return lambda what, operands: many(place)(what, operands) or (None if what.backwards else Reason(""))
 
 
 def facts_of_tokens(states: int, gates: int) -> Callable[[Cell, Operands], tuple[Facts, ...]]:
-    """Return what tells of the last states, and of the rows of all tokens."""
+    """Return a function for the facts of the last states, and of the rows of all tokens."""
 
-    def told(what: Cell, operands: Operands) -> tuple[Facts, ...]:
+    def facts(what: Cell, operands: Operands) -> tuple[Facts, ...]:
         first = operands[1] or Facts()
         count = (operands[gates] or Facts()).dim(0)
         # A Loop without iterations has rows of other dimensions in onnxruntime 1.32.0: see StackedRows.
@@ -373,17 +382,17 @@ def facts_of_tokens(states: int, gates: int) -> Callable[[Cell, Operands], tuple
         shape = None if dims is None else (count, *dims)
         return (*(Facts(first.dtype, first.shape),) * states, Facts(first.dtype, shape))
 
-    return told
+    return facts
 
 
 def facts_of_cell(states: int) -> Callable[[Cell, Operands], tuple[Facts, ...]]:
-    """Return what tells of the states after a token: they are as those before."""
+    """Return a function for the facts of the states after a token, which equal those before."""
 
-    def told(what: Cell, operands: Operands) -> tuple[Facts, ...]:
+    def facts(what: Cell, operands: Operands) -> tuple[Facts, ...]:
         first = operands[0] or Facts()
         return (Facts(first.dtype, first.shape),) * states
 
-    return told
+    return facts
 
 
 def run_tokens(
@@ -393,7 +402,7 @@ def run_tokens(
     tokens: Sequence[Array | None],
     *others: Any,
 ) -> tuple[Array, ...]:
-    """Return the last states and the rows of all tokens, of a cell's oracle."""
+    """Return the last states and the rows of all tokens, computed by a cell's oracle."""
     count = len(tokens[0]) if tokens[0] is not None else 0
     rows = np.zeros((count, *states[0].shape), states[0].dtype)
     for turn in reversed(range(count)) if what.backwards else range(count):
@@ -403,7 +412,7 @@ def run_tokens(
 
 
 def equal_dims(gates: int) -> EqualDims:
-    """Return what yields the dims of the inputs of an operator with so many gates."""
+    """Return a function that yields the equal dims of the inputs of an operator with this number of gates."""
 
     def rule(node: NodeShapes) -> Pairs:
         if not (node.inputs[0] and node.inputs[1]):
@@ -416,14 +425,14 @@ def equal_dims(gates: int) -> EqualDims:
 
 
 def _expected(node: NodeShapes, gates: int) -> tuple[Shape, ...]:
-    """Return the shapes that the inputs should have, of what the first input and the attributes tell."""
+    """Return the expected input shapes, as far as the first input and the attributes determine them."""
     given = node.attributes
     directions = 2 if given.get("direction") == "bidirectional" else 1
     return _shapes(node.inputs[0], directions, given.get("hidden_size"), gates, given.get("layout"))
 
 
 def _shapes(first: Shape | None, directions: int, hidden: Dim, gates: int, batch_first: object) -> tuple[Shape, ...]:
-    """Return the shapes of the inputs by the text; None where the shape of the first does not tell."""
+    """Return the specified input shapes; None if the shape of the first input does not determine one."""
     batch: Dim = None
     features: Dim = None
     if first is not None and len(first) == 3:
@@ -446,10 +455,10 @@ def _shapes(first: Shape | None, directions: int, hidden: Dim, gates: int, batch
 
 
 def check_shapes(what: Recurrent, gates: int, inputs: Sequence[Array | None]) -> None:
-    """Check the shapes of the inputs, in the order of the schema, where None is left out.
+    """Check the shapes of the inputs, in the order of the schema (None: omitted).
 
     Raises:
-        ValueError: a shape is none that the text gives for the input.
+        ValueError: a shape does not match the specification.
     """
     x, _, r = inputs[:3]
     if x is None or r is None or r.ndim != 3:
@@ -490,7 +499,7 @@ def both_ways(
     reverse_alpha: Sequence[float],
     reverse_beta: Sequence[float],
 ):
-    """Process the tokens in each direction on its own."""
+    """Process the tokens in each direction separately."""
     y_0, y_h_0 = meaning.Same(
         x,
         op.Slice(w, [0], [1], [0]),

@@ -1,4 +1,4 @@
-"""The Reduce operators: axes as an attribute, then (13 for ReduceSum, 18 for the others) as an input."""
+"""Define the Reduce operators: axes as an attribute, then (13 for ReduceSum, 18 for the others) as an input."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _resolved = axes_operand(1)
 
 
 def _normal(what: Reduction, operands: Operands) -> tuple[Reduction, Operands]:
-    """Count axes from the front where the rank is known; where there are some, what none would mean does not matter."""
+    """Count axes from the front if the rank is known; if there are axes, drop the meaning of empty ones."""
     axes = operands[1]
     if axes is not None and axes.size == 0:
         operands = (operands[0], None)
@@ -57,7 +57,7 @@ def left_alone(data, axes):
 
 @lowering(18, applies_if=_noop)
 def along_a_new_axis(data, axes):
-    """Reduce along a new axis of length 1, which leaves what is not the reduction: ReduceL1 is Abs then."""
+    """Reduce along a new axis of length 1, which applies only the elementwise part: ReduceL1 is then Abs."""
     return meaning.Itself(op.Unsqueeze(data, [0]), [0], keepdims=0)
 
 
@@ -130,8 +130,8 @@ def squeezed(
     met = op.Cast(op.Equal(op.Unsqueeze(places, [1]), op.Unsqueeze(resolved, [0])), to=7)
     none = op.Cast(op.Equal(op.Size(axes), 0), to=7) * everything
     chosen = op.Cast(op.ReduceSum(met, [1], keepdims=0) + none, to=9)
-    # Reshape to a constant length tells how many there are, where the number of axes is known. The casts stand between
-    # it and the last Reshape, which the optimizer of onnxruntime 1.31.1 takes for two in a row.
+    # Reshape to a constant length keeps the rank known, if the number of axes is known. The casts separate it from the
+    # last Reshape, because the optimizer of onnxruntime 1.31.1 merges two in a row.
     dims = op.Compress(op.Cast(op.Shape(data), to=11), op.Not(chosen), axis=0)
     kept = op.Cast(op.Reshape(dims, left), to=7)
     y = meaning.Itself(data, axes, keepdims=1, noop_with_empty_axes=noop)
@@ -145,12 +145,12 @@ def _booleans(what: Reduction, operands: Operands) -> Reason | None:
 
 @lowering(18, applies_if=_booleans)
 def in_integers(data, axes):
-    """Reduce zeros and ones; of nothing comes the least or the greatest integer, which is not or is above zero."""
+    """Reduce zeros and ones; without elements, compare the least or the greatest integer with zero."""
     return op.Greater(meaning.Same(op.Cast(data, to=6), axes), 0)
 
 
 def _one(what: Reduction, operands: Operands) -> bool:
-    """Return whether each reduced axis is known to have one element, and stays."""
+    """Return whether each reduced axis has one element, and the elements stay unchanged."""
     data, axes = operands[0] or Facts(), operands[1]
     if not what.keepdims or data.shape is None or axes is None or axes.known is None:
         return False
@@ -169,23 +169,23 @@ def of_one(data, axes):
 
 
 _LEAVE_ONE_ALONE = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
-"""What they make of one element is that element."""
+"""Operators that return a single element unchanged."""
 
 
 def typed(what: Reduction, operands: Operands) -> Reason | None:
-    """Require that the element type is known, so that the one to compute in is."""
+    """Require a known element type, which determines the computation type."""
     return Reason("the element type is unknown", missing=True) if first(operands).dtype is None else None
 
 
 def in_float(what: Reduction, operands: Operands) -> Mapping[str, Any]:
-    """Bind the type that floats are computed in, as onnxruntime's kernels do: squares of halves overflow."""
+    """Bind the computation type of floats, as in onnxruntime's kernels: squares of float16 overflow."""
     dtype = first(operands).dtype
     within = TensorProto.FLOAT if dtype in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else dtype
     return {"keepdims": what.keepdims, "noop": what.noop_with_empty_axes, "within": within, "to": dtype}
 
 
 def in_float_or_double(what: Reduction, operands: Operands) -> Mapping[str, Any]:
-    """Bind the same for functions that integers do not have: of them a double is computed."""
+    """Bind the same for functions without integer kernels: integers are computed in double."""
     bound = in_float(what, operands)
     return {**bound, "within": TensorProto.DOUBLE} if bound["to"] in INTEGERS else bound
 
@@ -203,13 +203,13 @@ def reduction(
 ) -> Operator:
     """Return the operator that reduces with a numpy function, called with `axis` and `keepdims`.
 
-    `in_any_order`: the order in which floats are taken does not count, as it does for a sum. `nests`: reducing some
-    axes and then the others is the same, as it is not for a sum of squares.
+    `in_any_order`: the order of floats does not matter, as it does for a sum. `nests`: reducing some axes and then the
+    others gives the same result, unlike for a sum of squares.
     """
 
     def oracle(meaning: Reduction, data: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None) -> Any:
         if axes is None or not axes.size:
-            # ReduceSum-13: "performs the Identity op"; ReduceL1-18 and its like still do what is not the reduction.
+            # ReduceSum-13: "performs the Identity op"; ReduceL1-18 and the like still apply their elementwise part.
             axes = np.arange(0 if meaning.noop_with_empty_axes else data.ndim)
         return function(data, axis=tuple(int(axis) for axis in axes), keepdims=bool(meaning.keepdims)).astype(
             data.dtype
@@ -228,7 +228,7 @@ def reduction(
         idle=lambda what, operands: (
             name in _LEAVE_ONE_ALONE and (_noop(what, operands) is None or _one(what, operands))
         ),
-        # Of an input of another shape kernels take the elements in another order.
+        # For an input of another shape, kernels use another order of elements.
         lowerings=(
             dataclasses.replace(apart, rounds=not in_any_order),
             squeezed,
@@ -238,7 +238,8 @@ def reduction(
             *(dataclasses.replace(one, rounds=not in_any_order) for one in ((one_by_one,) * nests + MOVED)),
         ),
         wider_types=SELECTED if in_any_order else SUMMED,
-        # onnxruntime 1.32.0: the maximum of [0, NaN, 0, 1] is 0 or 1, as the axis lies in memory. The text is silent.
+        # onnxruntime 1.32.0: the maximum of [0, NaN, 0, 1] is 0 or 1, depending on the axis's memory layout. The
+        # specification does not define it.
         nan_defined=lambda what, operands: not in_any_order,
         body_unused=body_unused,
         traits=traits,

@@ -1,4 +1,4 @@
-"""Reduce operators by themselves: one axis after the other, the last axis, one row of all elements, half by half."""
+"""Express Reduce operators by themselves: axis by axis, the last axis, one row of all elements, halving."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opshift.opsets.registry.operator import Operands
 
 
 def reduced_axes(what: Any, operands: Operands) -> tuple[int, ...] | None:
-    """Return the axes to reduce, from the front where the rank is known; None if they are all of an unknown rank.
+    """Return the axes to reduce, from the front if the rank is known; None if they are all axes of an unknown rank.
 
     Raises:
         ValueError: the axes are computed at run time.
@@ -30,7 +30,7 @@ def reduced_axes(what: Any, operands: Operands) -> tuple[int, ...] | None:
 
 
 def one_axis_of(what: Any, operands: Operands) -> int | None:
-    """Return the axis to reduce, if it is known to be one."""
+    """Return the axis to reduce, if there is exactly one."""
     axes = operands[1]
     if axes is not None and axes.known is None:
         return None
@@ -68,7 +68,7 @@ def one_by_one(data, axes, last: Sequence[int], rest: Sequence[int], keepdims: i
 
 
 def _everything(what: Any, operands: Operands) -> Reason | None:
-    """Require that no axis stays: of one axis nothing else is left to do."""
+    """Require that all of several axes are reduced."""
     data, axes = first(operands), operands[1]
     if reason := _known(operands):
         return reason
@@ -160,14 +160,14 @@ def moved_last(data, axes, perm: Sequence[int], last: Sequence[int]):
 
 
 MOVED = (in_one_row, in_one_row_with_axes, in_one_row_of_any_rank, kept_first, moved_last)
-"""What brings a reduction to that of one last axis that stays."""
+"""Lowerings to the reduction of a last axis that stays."""
 
 
-# --- half by half -----------------------------------------------------------------------------------------------------
+# --- halving ----------------------------------------------------------------------------------------------------------
 
 
 def length_of(what: Any, operands: Operands) -> int | None:
-    """Return the length of the one axis to reduce, where both are known."""
+    """Return the length of the single axis to reduce, if both are known."""
     axis = one_axis_of(what, operands)
     length = None if axis is None else first(operands).dim(axis)
     return length if isinstance(length, int) else None
@@ -196,7 +196,7 @@ def _computed(what: Any, operands: Operands) -> Reason | None:
 
 
 def _wrapped(what: Any, operands: Operands) -> Reason | None:
-    """Sums of floats, and of integers, which wrap around in any order."""
+    """Require floats, or integers, whose sums wrap around in any order."""
     dtype = first(operands).dtype
     if dtype not in INTEGERS | {TensorProto.FLOAT, TensorProto.DOUBLE}:
         return Reason("it is not of float, double or integers", missing=dtype is None)
@@ -276,11 +276,11 @@ def sum_with_last(data, axes, axis: Sequence[int], keepdims: int):
     return meaning.Itself(others + op.Slice(data, [-1], [2147483647], axis), axis, keepdims=keepdims)
 
 
-# --- the greatest and the least ---------------------------------------------------------------------------------------
+# --- maximum and minimum ----------------------------------------------------------------------------------------------
 
 
 def _pooled(what: Any, operands: Operands) -> Reason | None:
-    """Require all axes behind the first two, which a global pool reduces; TopK and pools are of one float type each."""
+    """Require all axes after the first two, which a global pool reduces; TopK and pools need one float type each."""
     data = first(operands)
     if reason := rank_known(what, operands) or _known(operands):
         return reason
@@ -290,14 +290,14 @@ def _pooled(what: Any, operands: Operands) -> Reason | None:
     whole = rank > 2 and reduced_axes(what, operands) == tuple(range(2, rank))
     if not (whole and what.keepdims):
         return Reason("it does not reduce the axes behind the first two, which stay")
-    # onnxruntime 1.32.0 pools a batch of nothing, and refuses all other dimensions of 0.
+    # onnxruntime 1.32.0 pools an empty batch, but refuses all other dimensions of 0.
     filled = all(isinstance(dim, int) and dim for dim in (data.shape or ())[1:])
     return None if filled else Reason("an axis behind the first may be empty", missing=True)
 
 
 @lowering(18, applies_if=_pooled, rounds=True)
 def global_average(data, axes):
-    """Pool the axes behind the first two."""
+    """Pool the axes after the first two."""
     return op.GlobalAveragePool(data)
 
 
@@ -351,7 +351,7 @@ def _ends(dtype: int | None) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]
 
 @lowering(13, applies_if=_padded, bind=_beside_lowest)
 def largest_beside_lowest(data, axes, axis: int, pads: Sequence[int], lowest: Sequence[int]):
-    """Put the lowest number behind an axis that may be empty, and take the largest element of TopK with k = 1."""
+    """Append the lowest number to an axis that may be empty, and take the largest element of TopK with k = 1."""
     values, _indices = meaning.TopK(op.Pad(data, pads, lowest), [1], axis=axis, ties="any")
     return values
 
@@ -387,11 +387,11 @@ def greatest_negative(data, axes, keepdims: int, noop: int):
 
 @lowering(18, applies_if=_integers, bind=_fields)
 def least_complement(data, axes, keepdims: int, noop: int, end: Sequence[int]):
-    """Compute the complement of the least complement: -1 - x, or the greatest number minus x, turns the order."""
+    """Compute the complement of the least complement: -1 - x, or the greatest number minus x, reverses the order."""
     return end - op.ReduceMin(end - data, axes, keepdims=keepdims, noop_with_empty_axes=noop)
 
 
 @lowering(18, applies_if=_integers, bind=_fields)
 def greatest_complement(data, axes, keepdims: int, noop: int, end: Sequence[int]):
-    """Compute the complement of the greatest complement: -1 - x, or the greatest number minus x, turns the order."""
+    """Compute the complement of the greatest complement: -1 - x, or the greatest number minus x, reverses the order."""
     return end - op.ReduceMax(end - data, axes, keepdims=keepdims, noop_with_empty_axes=noop)

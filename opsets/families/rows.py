@@ -1,7 +1,8 @@
-"""Hardmax, Softmax and LogSoftmax: operators that treat rows, and three ways to express what a row is.
+"""Define what Hardmax, Softmax and LogSoftmax share: operators on rows, with three definitions of a row.
 
 Since 13 a row lies along one axis. Before, all axes from `axis` on form one row: "input will be coerced into a
-2-dimensional tensor with dimensions [a_0 * ... * a_{k-1}, a_k * ... * a_{n-1}]" (Hardmax-11). DirectML takes any set.
+2-dimensional tensor with dimensions [a_0 * ... * a_{k-1}, a_k * ... * a_{n-1}]" (Hardmax-11). DirectML accepts any set
+of axes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Rows:
 
 
 def normal(rows: Rows, operands: Operands) -> tuple[Rows, Operands]:
-    """Count axes from the front where the rank is known, and list them where `to_end` can be listed."""
+    """Count axes from the front if the rank is known, and list them if `to_end` can be listed."""
     rank = first(operands).rank
     axes = rows.axes
     if fault(rows, operands):
@@ -42,7 +43,7 @@ def normal(rows: Rows, operands: Operands) -> tuple[Rows, Operands]:
 
 
 def fault(rows: Rows, operands: Operands) -> str | None:
-    """Return what is wrong with the axes: "Accepted range is [-r, r-1] where r = rank(input)" (Hardmax-13)."""
+    """Return the error of the axes: "Accepted range is [-r, r-1] where r = rank(input)" (Hardmax-13)."""
     data = first(operands)
     if not rows.axes:
         return "it names no axes"
@@ -56,7 +57,7 @@ def fault(rows: Rows, operands: Operands) -> str | None:
 
 
 def trailing(rows: Rows, operands: Operands) -> int | None:
-    """Return the axis from which on all belong to a row, None if the row is not made of the last axes."""
+    """Return the first axis of the row if it consists of the last axes, or None."""
     rank = first(operands).rank
     stop = 0 if rank is None else rank
     if rows.to_end or rows.axes == tuple(range(rows.axes[0], stop)):
@@ -97,7 +98,7 @@ VERSIONS = (
 
 
 def in_rows(rows: Rows, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tuple[int, ...], tuple[int, ...]]:
-    """Return x as (rows, elements of a row), with the permutation and the shape that `from_rows` undoes."""
+    """Return x as (rows, elements of a row), with the permutation and the shape for `from_rows`."""
     if not all(-x.ndim <= axis < x.ndim for axis in rows.axes):
         raise ValueError(f"axes {rows.axes} are out of range for rank {x.ndim}")
     axes = (
@@ -152,7 +153,7 @@ def _several_last(rows: Rows, operands: Operands) -> Reason | None:
 def flattened(x, axis: int):
     """Merge the axes of a row into one, and restore the shape."""
     rows = meaning.Itself(op.Flatten(x, axis=axis), axes=[1])
-    # With allowzero a dimension of zero is meant; without, it would copy one of the flattened input.
+    # With allowzero, a dimension of zero is explicit; without it, zero would copy a dimension of the flattened input.
     return op.Reshape(rows, op.Shape(x), allowzero=1)
 
 
@@ -174,7 +175,7 @@ def _merged(rows: Rows, operands: Operands) -> Reason | None:
     bind=lambda rows, operands: {"matrix": _matrix(rows, operands), "shape": fixed(first(operands).shape)},
 )
 def merged(x, matrix: Sequence[int], shape: Sequence[int]):
-    """Merge the axes of a row into one, and restore the shape; all but one of its dimensions are known."""
+    """Merge the axes of a row into one, and restore the shape, of which all dimensions except one are known."""
     return op.Reshape(meaning.Itself(op.Reshape(x, matrix), axes=[1]), shape)
 
 
@@ -189,7 +190,7 @@ def _both_ends(rows: Rows) -> bool:
 
 
 def ranked_axes(axes: Sequence[int]) -> Mapping[str, Any]:
-    """Bind the shape with as few axes as name all of `axes`: those in front, the rest as one, those at the end."""
+    """Bind the shape with the fewest axes that has all of `axes`: leading ones, a merged one, trailing ones."""
     front = max((axis + 1 for axis in axes if axis >= 0), default=0)
     behind = max((-axis for axis in axes if axis < 0), default=0)
     return {
@@ -205,9 +206,9 @@ def ranked_axes(axes: Sequence[int]) -> Mapping[str, Any]:
 def ranked(
     x, front: Sequence[int], behind: Sequence[int], fronts: Sequence[int], behinds: Sequence[int], axes: Sequence[int]
 ):
-    """Give an input of unknown rank a known one, by merging the axes that no row has."""
+    """Reshape an input of unknown rank to a known rank, by merging the axes outside the row."""
     shape = op.Shape(x)
-    # Reshape to a constant length tells how many there are, which a Slice of a shape of unknown length does not.
+    # Reshape to a constant length keeps the rank known, unlike a Slice of a shape of unknown length.
     before = op.Reshape(op.Slice(shape, [0], front), fronts, allowzero=1)
     after = op.Reshape(op.Slice(shape, behind, [2147483647]), behinds, allowzero=1)
     rest = op.ReduceProd(op.Slice(shape, front, behind), keepdims=1)
@@ -251,10 +252,10 @@ def ranked_from_both_ends(
     backward: Sequence[int],
     axes: Sequence[int],
 ):
-    """Give an input of unknown rank a known one, where its rank decides which axes from the back are also in front.
+    """Reshape an input of unknown rank to a known rank if its leading and trailing row axes may coincide.
 
-    Each axis in front becomes two, of which the second belongs to the row: the one that does not apply has length 1. An
-    axis from the back that is also in front is counted there.
+    Each leading axis becomes two, of which the second belongs to the row: the inapplicable one has length 1. A trailing
+    axis that is also a leading one is counted there.
     """
     shape = op.Shape(x)
     rank = op.Shape(shape)

@@ -1,4 +1,4 @@
-"""Scalars: a constant of one element, which broadcasts in the same way with one axis as with more; one operand."""
+"""Reshape scalars: a one-element constant broadcasts in the same way with one axis as with more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opshift.opsets.registry.operator import Operands
 
 
 def _is_one(place: int) -> Callable[[Any, Operands], Reason | None]:
-    """Return what holds where this one of two operands is a constant of one element whose axes the other has too."""
+    """Return a condition: one of two operands is a one-element constant whose axes the other has, too."""
 
     def holds(what: Any, operands: Operands) -> Reason | None:
         if len(operands) != 2 or operands[0] is None or operands[1] is None:
@@ -38,7 +38,7 @@ def second_as_vector(a, b):
 
 
 def _is_wider(place: int) -> Callable[[Any, Operands], Reason | None]:
-    """Return what holds where this one of two operands is a constant of one element with more axes than the other."""
+    """Return a condition: one of two operands is a one-element constant with more axes than the other."""
 
     def holds(what: Any, operands: Operands) -> Reason | None:
         if len(operands) != 2 or operands[0] is None or operands[1] is None:
@@ -84,4 +84,4 @@ def alone(x):
 
 
 AS_VECTOR = (first_as_vector, second_as_vector, second_widened, first_widened)
-"""For elementwise operators of two operands: some runtimes compute such a constant wrongly if it has more axes."""
+"""Lowerings for elementwise operators of two operands: some runtimes need one-element constants of certain ranks."""

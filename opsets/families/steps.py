@@ -1,4 +1,4 @@
-"""Quantized values of onnxruntime's QLinear operators: one scale and one zero point for all elements."""
+"""Define quantized values of onnxruntime's QLinear operators: one scale and one zero point for all elements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 def floats(x: Array, scale: Array, zero: Array) -> Array:
-    """Return what quantized values stand for: "(x - x_zero_point) * x_scale", in float."""
+    """Return the floats of quantized values: "(x - x_zero_point) * x_scale", in float."""
     return np.asarray((x.astype(np.int32) - zero.astype(np.int32)).astype(np.float32) * scale.astype(np.float32))
 
 
@@ -31,7 +31,7 @@ def quantized(y: Array, scale: Array | np.float32, zero: Array) -> Array:
 
 
 def whole(operands: Operands, scales: tuple[int, ...], zeros: tuple[int, ...]) -> Reason | None:
-    """Require that each scale and zero point is there, and one for all elements."""
+    """Require that each scale and zero point is present, and a single one for all elements."""
     for place in (*scales, *zeros):
         facts = operands[place] or Facts()
         if operands[place] is None:
@@ -47,7 +47,7 @@ def whole(operands: Operands, scales: tuple[int, ...], zeros: tuple[int, ...]) -
 
 
 def steady(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Draw scales above zero: by zero, or what overflows, nobody divides."""
+    """Draw scales above zero, because division by zero, or by an overflow, is undefined."""
     return {
         name: rng.choice([0.125, 0.5, 1, 2, 3], array.shape).astype(array.dtype)
         for name, array in feeds.items()
@@ -56,7 +56,7 @@ def steady(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, A
 
 
 def far_apart(*places: int) -> Callable[[Sequence[Any]], bool]:
-    """Return what holds where a scale is not above zero, or so far from 1 that products of some overflow."""
+    """Return a condition: a scale is not above zero, or so far from 1 that products of several overflow."""
 
     def holds(inputs: Sequence[Any]) -> bool:
         scales = (inputs[place] for place in places if place < len(inputs))
@@ -81,7 +81,7 @@ def function_of_one(
     floats: tuple[Trait, ...] = (),
     refused: str = "a zero point that is left out, for which the kernel ends the process; more than one scale",
 ) -> Operator:
-    """Return the operator that takes a function of what quantized values stand for, and quantizes it."""
+    """Return the operator that applies a function to the floats of quantized values, and quantizes the result."""
     return Operator(
         name=name,
         domain=MICROSOFT,
@@ -103,7 +103,7 @@ def two_each(what: Any, operands: Operands) -> Reason | None:
 
 
 def function_of_two(name: str, oracle: Callable[..., Any], by_floats: Lowering, trait: Trait) -> Operator:
-    """Return the operator that takes a function of what two quantized tensors stand for, and quantizes it."""
+    """Return the operator that applies a function to the floats of two quantized tensors, and quantizes the result."""
     return Operator(
         name=name,
         domain=MICROSOFT,
@@ -122,6 +122,6 @@ def function_of_two(name: str, oracle: Callable[..., Any], by_floats: Lowering, 
 
 
 def of_both(node: NodeShapes) -> Pairs:
-    """Yield the dims of both tensors that meet, counted from the last."""
+    """Yield the dims of both tensors that broadcast, counted from the last."""
     one, other = node.inputs[0], node.inputs[3]
     yield from zip(reversed(one or ()), reversed(other or ()), strict=False)

@@ -1,4 +1,4 @@
-"""Nodes of tree ensembles as their attributes list them, and the flat form that `forest` computes with."""
+"""Parse nodes of tree ensembles from attribute lists, and convert them to the flat form of `forest`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAF = "LEAF"
 
 @dataclass(frozen=True)
 class DecisionNode:
-    """A node that asks whether a feature is at most a threshold; `missing` says that NaN goes on with yes."""
+    """A node that tests whether a feature is at most a threshold; `missing`: NaN continues with yes."""
 
     feature: int
     threshold: float
@@ -28,17 +28,17 @@ class DecisionNode:
 
 
 class FlatTrees:
-    """Questions by their number; a node that takes several questions has more of them at the end."""
+    """Tests by their number; a node with several tests has the additional ones at the end."""
 
     def __init__(self, count: int, dtype: Any) -> None:
-        """Begin with leaves, which lead to themselves."""
+        """Start with leaves, which lead to themselves."""
         self.dtype = np.dtype(dtype)
         self.decisions = [DecisionNode(0, 0.0, node, node, False) for node in range(count)]
 
     def add_decision(
         self, node: int, mode: str, feature: int, threshold: float, yes: int, no: int, missing: bool
     ) -> None:
-        """Set what a node asks, whatever the mode, by questions of one kind."""
+        """Set the test of a node, expressed for every mode by tests of one kind."""
         least = self._before(threshold)
         if mode == "BRANCH_LEQ":
             self.decisions[node] = DecisionNode(feature, threshold, yes, no, missing)
@@ -58,7 +58,7 @@ class FlatTrees:
             raise ValueError(f"nodes have the mode {mode!r}")
 
     def _before(self, threshold: float) -> float:
-        """Return the largest number below a threshold; NaN, which nothing is at most, where there is none."""
+        """Return the largest number below a threshold; NaN, which no number is at most, if there is none."""
         below = np.nextafter(self.dtype.type(threshold), self.dtype.type(-np.inf))
         return float("nan") if below == threshold else float(below)
 
@@ -67,7 +67,7 @@ class FlatTrees:
         return len(self.decisions) - 1
 
     def arrays(self) -> dict[str, Tensor]:
-        """Return the questions as arrays."""
+        """Return the tests as arrays."""
         kinds = {"features": np.int64, "thresholds": self.dtype, "yes": np.int64, "no": np.int64, "missing": np.bool_}
         fields = {"features": "feature", "thresholds": "threshold", "yes": "yes", "no": "no", "missing": "missing"}
         return {
@@ -76,7 +76,7 @@ class FlatTrees:
         }
 
     def depth(self, roots: Sequence[int]) -> int:
-        """Return how many questions lead to the deepest leaf.
+        """Return the number of tests on the path to the deepest leaf.
 
         Raises:
             ValueError: a node leads back to itself.
@@ -123,7 +123,7 @@ class Nodes:
 
     @functools.cached_property
     def places(self) -> Mapping[tuple[int, int], int]:
-        """The place of each node in the lists, by tree and number."""
+        """The index of each node in the lists, by tree and number."""
         return {key: place for place, key in enumerate(zip(self.nodes_treeids, self.nodes_nodeids, strict=True))}
 
     @functools.cached_property
@@ -136,14 +136,14 @@ class Nodes:
 
     @property
     def base(self) -> tuple[float, ...]:
-        """The base values of the scores; nothing if the list is empty."""
+        """The base values of the scores; empty if the list is empty."""
         return listed(self.base_values, self.base_values_as_tensor)
 
     def flat(self, dtype: Any) -> FlatTrees:
-        """Return the nodes in the flat form, thresholds in the type that features are compared in.
+        """Return the nodes in the flat form, with thresholds in the type of the comparisons.
 
         Raises:
-            ValueError: the lists fit neither each other nor a tree.
+            ValueError: the lists do not match, or do not form trees.
         """
         values = listed(self.nodes_values, self.nodes_values_as_tensor)
         lists = (self.nodes_treeids, self.nodes_featureids, self.nodes_modes, self.nodes_truenodeids)
@@ -167,10 +167,10 @@ class Nodes:
     def scores(
         self, ids: Sequence[int], trees: Sequence[int], nodes: Sequence[int], values: Sequence[float], width: int
     ) -> list[list[tuple[int, float]]]:
-        """Return for each node the targets, or classes, and the weights that are listed for it.
+        """Return the targets, or classes, and the weights of each node.
 
         Raises:
-            ValueError: the lists do not fit.
+            ValueError: the lists do not match.
         """
         if not len(ids) == len(trees) == len(nodes) == len(values):
             raise ValueError("the lists of weights are not of one length")
@@ -195,7 +195,7 @@ def columns(
     combine: Callable[[Any, Any], Any],
     none: float,
 ) -> tuple[Array, Array]:
-    """Return the weights of each node as a row, and which of them are given; `none` stands for those that are not."""
+    """Return the weights of each node as a row, and a mask of present ones; `none` is the value for absent ones."""
     rows, given = np.full((len(scores), width), none, dtype), np.zeros((len(scores), width), bool)
     for place, listed_here in enumerate(scores):
         for one, value in listed_here:

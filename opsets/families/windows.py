@@ -1,4 +1,4 @@
-"""Windows of AveragePool, LpPool and MaxPool. The fields of a meaning have the attributes' names."""
+"""Define the windows of AveragePool, LpPool and MaxPool. The fields of a meaning have the attributes' names."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import Operands, Version
 
 ALL = 2
-"""A ceil_mode that also has the windows that start in the padding on the right, as the text below 22 does."""
+"""A ceil_mode that includes windows starting in the right padding, as specified below opset 22."""
 
 RUN = 3
-"""A ceil_mode of a version below 22 as onnxruntime 1.31.1 runs it: it ignores such windows, as 22 does."""
+"""A ceil_mode below opset 22 as onnxruntime 1.31.1 runs it: it ignores such windows, as specified at 22."""
 
 
 @dataclass(frozen=True)
@@ -36,28 +36,28 @@ class Windows:
 
     @property
     def reach(self) -> int:
-        """What the last window needs behind the last element; negative where it ends before."""
+        """The extent of the last window after the last element; negative if it ends before."""
         return (self.count - 1) * self.stride + self.span - self.before - self.size
 
     @property
     def span(self) -> int:
-        """From the first element of a window to the last, both included."""
+        """The distance from the first element of a window to the last, both included."""
         return self.dilation * (self.kernel - 1) + 1
 
     def places(self) -> np.ndarray[Any, Any]:
-        """Return the places of each window's elements, negative in the padding in front."""
+        """Return the indices of each window's elements, negative in the leading padding."""
         starts = np.arange(self.count)[:, None] * self.stride - self.before
         return starts + np.arange(self.kernel) * self.dilation
 
     def summed(self, values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
-        """Add up the elements of each window along an axis; padding adds nothing."""
+        """Add the elements of each window along an axis; padding counts as zero."""
         places = self.places()
         inside = ((places >= 0) & (places < self.size)).reshape(*places.shape, *[1] * (values.ndim - axis - 1))
         taken = np.take(values, places.clip(0, self.size - 1), axis=axis)
         return np.asarray(np.where(inside, taken, 0).sum(axis=axis + 1))
 
     def elements(self, padding: int) -> np.ndarray[Any, Any]:
-        """Count the elements of each window, with those of the padding or without."""
+        """Return the number of elements of each window, with or without padding."""
         places = self.places()
         low, high = (-self.before, self.size + self.after) if padding else (0, self.size)
         return np.asarray(((low <= places) & (places < high)).sum(axis=1))
@@ -65,7 +65,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class Pool:
-    """The windows of a pool along each axis behind the first two."""
+    """The windows of a pool along each axis after the first two."""
 
     kernel_shape: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
@@ -76,7 +76,7 @@ class Pool:
 
 
 def spatial(what: Any, data: np.ndarray[Any, Any]) -> tuple[int, ...]:
-    """Return the sizes along which windows slide. LpPool-22: "(N x C x D1 x D2 ... Dn)", of n axes as the kernel has.
+    """Return the sizes of the window axes. LpPool-22: "(N x C x D1 x D2 ... Dn)", with the kernel's n axes.
 
     Raises:
         ValueError: the kernel has another number of axes.
@@ -105,10 +105,10 @@ def windows(what: Any, sizes: Sequence[int]) -> tuple[Windows, ...]:
 def same_pads(what: Any, sizes: Sequence[int]) -> tuple[int, ...]:
     """AveragePool-22: pads so that "`output_shape[i] = ceil(input_shape[i] / strides[i])`", an odd one at the end.
 
-    With a stride longer than the window they can be negative in front: onnxruntime 1.32.0 halves them towards zero.
+    With a stride longer than the window, leading pads can be negative: onnxruntime 1.32.0 halves them towards zero.
 
     Raises:
-        NotImplementedError: dilations, with which onnxruntime 1.32.0 computes other sizes than the text.
+        NotImplementedError: with dilations, for which onnxruntime 1.32.0 computes other sizes than the specification.
     """
     if set(what.dilations) != {1}:
         raise NotImplementedError("automatic padding of dilated windows is onnxruntime's to compute")
@@ -121,7 +121,7 @@ def same_pads(what: Any, sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _same_whatever_size(what: Any) -> bool:
-    """Return whether automatic padding is the same for every size: with a stride of 1, or of 2 and a single element."""
+    """Return whether automatic padding is the same for all sizes: with a stride of 1, or of 2 and a single element."""
     spans = zip(what.kernel_shape, what.strides, strict=False)
     return all(stride == 1 or (kernel, stride) == (1, 2) for kernel, stride in spans)
 
@@ -136,12 +136,12 @@ def skips(what: Any) -> bool:
 
 
 def global_axes(what: Any, operands: Operands) -> Mapping[str, Any]:
-    """Bind the axes that a global pool reduces: those behind the first two."""
+    """Bind the axes that a global pool reduces: those after the first two."""
     return {"axes": tuple(range(2, first(operands).rank or 0))}
 
 
 def is_global(what: Any, operands: Operands) -> Reason | None:
-    """Require that the axes of a global pool are known, and there are some."""
+    """Require that the axes of a global pool are known, and that there are some."""
     rank = first(operands).rank
     if rank is None:
         return Reason("the rank is unknown", missing=True)
@@ -154,19 +154,19 @@ def of_unknown_rank(what: Any, operands: Operands) -> Reason | None:
 
 
 def sizes_of(operands: Operands) -> tuple[int, ...] | None:
-    """Return the dimensions behind the first two, where all are known and none is zero."""
+    """Return the dimensions after the first two, if all are known and none is zero."""
     sizes = (first(operands).shape or ())[2:]
     known = tuple(size for size in sizes if isinstance(size, int))
     return known if known and len(known) == len(sizes) and 0 not in known else None
 
 
 def normal(what: Any, operands: Operands) -> tuple[Any, Operands]:
-    """Spell out strides, dilations and pads; where the size is known also automatic ones that depend on it."""
+    """Make strides, dilations and pads explicit; for a known size also automatic ones that depend on it."""
     rank = len(what.kernel_shape)
     ones = (1,) * rank
     what = dataclasses.replace(what, strides=what.strides or ones, dilations=what.dilations or ones)
     if not what.auto_pad.startswith("SAME") and len(what.dilations) == rank:
-        # One element has no distance from another. With SAME_*, onnxruntime takes another way where it has dilations.
+        # A single element has no dilation. With SAME_*, onnxruntime runs other code if there are dilations.
         spread = zip(what.kernel_shape, what.dilations, strict=True)
         what = dataclasses.replace(what, dilations=tuple(1 if kernel == 1 else step for kernel, step in spread))
     sizes = sizes_of(operands)
@@ -176,7 +176,7 @@ def normal(what: Any, operands: Operands) -> tuple[Any, Operands]:
         # MaxPool-22: "output_spatial_shape[i] = ceil(input_spatial_shape[i] / strides_spatial_shape[i])", whatever
         # ceil_mode is. With dilations onnxruntime 1.32.0 computes other sizes, in which ceil_mode counts.
         what = dataclasses.replace(what, ceil_mode=int(bool(what.ceil_mode and set(what.dilations) - {1})))
-    # Without padding, ceil_mode means to it, and to onnx's inference, what it means without auto_pad.
+    # Without padding, onnxruntime and onnx's inference treat ceil_mode as without auto_pad.
     if what.auto_pad == "VALID":
         what = dataclasses.replace(what, auto_pad="NOTSET", pads=(0,) * 2 * rank)
     elif (
@@ -205,7 +205,7 @@ def nondefault_attributes(what: Any) -> Mapping[str, Any]:
 
 
 def below_22(make: Any, since: int, write: Callable[[int, Any, Operands], Mapping[str, Any] | Reason]) -> Version:
-    """Return a version whose text ignores no windows."""
+    """Return a version whose specification ignores no windows."""
 
     def lift(ceil_mode: int, attributes: Mapping[str, Any]) -> Any:
         fields = {field.name for field in dataclasses.fields(make)}
@@ -216,7 +216,7 @@ def below_22(make: Any, since: int, write: Callable[[int, Any, Operands], Mappin
 
 
 def unsupported_ceil_mode(what: Any, operands: Operands, ignores_late: bool) -> Reason | None:
-    """Return why a version cannot express the ceil_mode; those since 22 ignore windows that start late."""
+    """Return the reason why a version cannot express the ceil_mode; since 22, late windows are ignored."""
     if what.auto_pad.startswith("SAME"):
         return None
     if not ignores_late and what.ceil_mode == 1 and not _none_late(what, operands):
@@ -246,13 +246,13 @@ def explicit(what: Any, operands: Operands) -> Reason | None:
 
 
 def pads_of(what: Any, operands: Operands) -> tuple[int, ...]:
-    """Return the pads that give as many windows without ceil_mode."""
+    """Return the pads that give the same number of windows without ceil_mode."""
     found = windows(what, sizes_of(operands) or ())
     return (*(along.before for along in found), *(max(along.reach, along.after) for along in found))
 
 
 def overhangs(what: Any, operands: Operands) -> Reason | None:
-    """Require windows that end behind the input, and start before its end."""
+    """Require windows that end after the input, and start before its end."""
     if not what.ceil_mode:
         return Reason("it has no ceil_mode")
     if reason := explicit(what, operands):
@@ -267,5 +267,5 @@ def overhangs(what: Any, operands: Operands) -> Reason | None:
 
 
 def as_pads(what: Any, operands: Operands) -> Mapping[str, Any]:
-    """Bind the pads that stand for ceil_mode."""
+    """Bind the pads that replace ceil_mode."""
     return {"pads": pads_of(what, operands)}

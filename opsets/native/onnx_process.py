@@ -1,8 +1,8 @@
-"""onnx's C++ code, which runs in a child process: its checker, parser, printer, inliner and shape inference.
+"""Run onnx's C++ code in a child process: its checker, parser, printer, inliner and shape inference.
 
-A model from outside may crash that code or have it take any time and memory (a Split-18 whose num_outputs is not the
-number of its outputs ends the process in onnx 1.23.2). Here that ends a child, under limits, and the caller gets
-OnnxDiedError. A child serves one call after the other; onnx itself is not imported to start one.
+An untrusted model may crash that code or make it use any time and memory (a Split-18 whose num_outputs is not the
+number of its outputs crashes the process in onnx 1.23.2). Here only a child process with limits ends, and the caller
+gets OnnxDiedError. A child serves calls one by one; it starts without importing the package onnx.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
     Parsed = TypeVar("Parsed", bound=Message)
 
 _SECONDS, _BYTES_PER_SECOND = 20.0, 1e6
-"""Seconds that a call may take, and the bytes of a request for which it gets one more."""
+"""The time limit of a call in seconds, and the request bytes that add one second."""
 
 _MEMORY, _COPIES = 2**30, 16
-"""Bytes that a call may have, and how many times as many as the request has."""
+"""The memory limit of a call in bytes, and the additional bytes per byte of the request."""
 
 _PATIENCE = 5.0
-"""Seconds in which a child is gone that answers no more."""
+"""The seconds to wait for the end of an unresponsive child."""
 
 _LOST = 2 * _SECONDS
-"""Seconds that calls for one model may lose in all: a call that fails, or is slow, may lose half of what is left."""
+"""The total seconds that calls for one model may lose: a failed or slow call may lose half of the remaining ones."""
 
 _USUAL, _START = 0.25, 0.1
-"""Seconds that a call may take without losing any, and that a new child takes at least."""
+"""The seconds that a call may take without loss, and the minimum start time of a new child."""
 
 
 class OnnxDiedError(RuntimeError):
-    """onnx crashed on a model, or took more time or memory than it may; the text says which."""
+    """onnx crashed on a model, or exceeded its time or memory limit; the text has the reason."""
 
 
 class NoProcessError(OSError):
@@ -61,7 +61,7 @@ class NoProcessError(OSError):
 
 @dataclass
 class _Losses:
-    """The seconds that the calls for one model have lost, and the requests that ended in the loss of a child."""
+    """The seconds that calls for one model have lost, and the requests that ended a child."""
 
     seconds: float = 0.0
     fatal: dict[tuple[bytes, ...], str] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _Losses:
 
 
 class _Limits(NamedTuple):
-    """What each call may take (None: as its size needs), and what all of them have lost, if that is counted."""
+    """The limits of each call (None: by size), and the losses of all calls, if they are counted."""
 
     seconds: float | None = None
     memory: int | None = None
@@ -88,11 +88,10 @@ def _asked() -> _Limits:
 
 @contextlib.contextmanager
 def limited(seconds: float | None, memory: int | None) -> Iterator[None]:
-    """Let each call take no more than so many seconds, and bytes of memory, meanwhile (None: as its size needs).
+    """Limit the seconds and the memory in bytes of each call meanwhile (None: by size).
 
-    Together they lose no more than _LOST seconds: a model may have thousands of nodes of which each takes the time
-    that one may take. The checker has the seconds that a model's size needs in any case: little time for planning
-    makes no model invalid.
+    All calls lose at most _LOST seconds in total: a model may have thousands of nodes that each take the maximum time.
+    The checker always gets the time for a model's size: a short time limit for planning must not make a model invalid.
     """
     losses = _asked().losses or _Losses()
     token = _call_limits.set(_Limits(seconds, memory, losses))
@@ -109,20 +108,20 @@ def check_model(model: bytes) -> None:
     """Check a model as onnx.checker.check_model does.
 
     Raises:
-        Exception: onnx.checker.ValidationError, or what else C++ throws; OnnxDiedError.
+        Exception: onnx.checker.ValidationError, any other C++ exception, or OnnxDiedError.
     """
     _call(b"check_model", model)
 
 
 def check_attribute(attribute: onnx.AttributeProto, ir_version: int, opset: int) -> None:
-    """Check an attribute by itself as onnx.checker.check_attribute does."""
+    """Check a single attribute as onnx.checker.check_attribute does."""
     _call(b"check_attribute", attribute.SerializeToString(), _number(ir_version), _number(opset))
 
 
 def infer_shapes(
     model: onnx.ModelProto, *, check_type: bool = False, strict_mode: bool = False, data_prop: bool = False
 ) -> onnx.ModelProto:
-    """Return a copy of a model with the types that onnx.shape_inference.infer_shapes finds."""
+    """Return a copy of a model with the types that onnx.shape_inference.infer_shapes infers."""
     import onnx
 
     flags = map(_number, (check_type, strict_mode, data_prop))
@@ -135,7 +134,7 @@ def infer_node(
 ) -> dict[str, onnx.TypeProto]:
     """Return the types of a node's outputs by name, as onnx.shape_inference.infer_node_outputs does.
 
-    A schema that another package has registered here infers here: its Python code runs in this process anyway.
+    A schema that another package has registered runs in this process, where its Python code runs anyway.
     """
     import onnx.shape_inference
 
@@ -150,7 +149,7 @@ def infer_node(
 
 
 def function_body(schema: Schema, opset: int, node: bytes, types: Sequence[bytes]) -> onnx.FunctionProto:
-    """Return the body at an opset that an operator of the default domain has for a node with inputs of these types."""
+    """Return the function body of a default-domain operator at an opset, for a node with inputs of these types."""
     import onnx
 
     raw = schema.raw
@@ -220,7 +219,7 @@ class _Child:
 
     @property
     def usable(self) -> bool:
-        """Whether it lives, and was started by this process: one that was forked off has none yet."""
+        """Whether it is alive, and was started by this process: a forked process has no child yet."""
         return self.owner == os.getpid() and self.process.poll() is None
 
     def ask(self, request: Sequence[bytes]) -> list[bytes]:
@@ -230,7 +229,7 @@ class _Child:
         return read(self.process.stdout)  # type: ignore[arg-type]
 
     def end(self, patience: float = 0) -> int:
-        """Return the status with which it ends, if need be by a kill after so many seconds."""
+        """Return its exit status; after `patience` seconds it is killed."""
         try:
             status = self.process.wait(patience)
         except subprocess.TimeoutExpired:
@@ -243,11 +242,11 @@ class _Child:
 
 
 _idle: list[_Child] = []
-"""Children that wait for a call: as many as there were calls at the same time."""
+"""The children without a call: as many as there were simultaneous calls."""
 
 
 def start() -> None:
-    """Start a child, if there is none, for calls that will come: it is ready by then."""
+    """Start a child, if there is none, so that it is ready for later calls."""
     if not _idle:
         with contextlib.suppress(NoProcessError):
             _idle.append(_Child())
@@ -255,20 +254,20 @@ def start() -> None:
 
 @atexit.register
 def stop() -> None:
-    """End the children that wait. Nobody waits for their ends, which come soon, and cost no time."""
+    """End the idle children, without waiting for their exits."""
     while _idle:
         child = _idle.pop()
         if child.usable:
             child.process.kill()
-            child.process.returncode = -signal.SIGTERM  # it is not to be waited for
+            child.process.returncode = -signal.SIGTERM  # do not wait for it
 
 
 def _free() -> _Child:
-    """Return a child that waits, or a new one."""
+    """Return an idle child, or a new one."""
     while True:
         try:
             child = _idle.pop()
-        except IndexError:  # another thread may have taken the last
+        except IndexError:  # another thread may have taken the last one
             return _Child()
         if child.usable:
             return child
@@ -310,19 +309,19 @@ def _call(name: bytes, *arguments: bytes) -> Sequence[bytes]:
 
 
 _SMALL = 4096
-"""Bytes of a request whose answer is remembered: planning infers equal nodes many times, for many lowerings."""
+"""The maximum request size in bytes for cached answers: planning infers equal nodes many times."""
 
 _DIED = b"died"
 
 
 def _call_child(seconds: float, memory: int, name: bytes, *arguments: bytes) -> Sequence[bytes]:
-    """Return the outcome of a call, and what it returns."""
+    """Return the status and the results of a call."""
     child = _free()
     try:
         answer = child.ask((repr(seconds).encode(), _number(memory), name, *arguments))
     except (OSError, EOFError, ProtocolError):
         return _DIED, _death(child.end(_PATIENCE), seconds).encode()
-    except BaseException:  # an interruption: what the child would still answer is for nobody
+    except BaseException:  # interrupted: nothing else can use the child's remaining answer
         child.end()
         raise
     _idle.append(child)
@@ -333,7 +332,7 @@ _remembered = functools.lru_cache(4096)(_call_child)
 
 
 def _error(name: str, text: str) -> Exception:
-    """Return what onnx has raised in the child."""
+    """Return the exception that onnx has raised in the child."""
     import onnx.checker
     import onnx.shape_inference
 
@@ -356,7 +355,7 @@ def _death(status: int, seconds: float) -> str:
 
 
 def _library() -> str:
-    """Return the extension module of onnx, which need not be imported for that."""
+    """Return the path of onnx's extension module, without importing it."""
     spec = importlib.util.find_spec("onnx")
     for folder in spec.submodule_search_locations or () if spec else ():
         for suffix in importlib.machinery.EXTENSION_SUFFIXES:

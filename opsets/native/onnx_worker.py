@@ -1,4 +1,4 @@
-"""The program of the child process in which onnx's C++ code runs: a crash there does not end opshift.
+"""Run onnx's C++ code in a child process, as its main program: a crash there does not end opshift.
 
 It reads requests from standard input and writes answers to standard output until the input is closed. Both are lists
 of byte strings (`read`, `write`). It runs as a script, without site-packages, and loads the extension module of onnx by
@@ -14,17 +14,17 @@ import signal
 import struct
 import sys
 
-TYPE_CHECKING = False  # importing typing takes as long as onnx does
+TYPE_CHECKING = False  # importing typing takes as long as importing onnx
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, BinaryIO
 
 MOST_BYTES = 2**31
-"""Bytes that an answer has at most: no protobuf is larger."""
+"""The maximum size of an answer in bytes: no protobuf is larger."""
 
 
 class ProtocolError(Exception):
-    """The bytes that were read are no message."""
+    """The received bytes are not a message."""
 
 
 def write(stream: BinaryIO, fields: Sequence[bytes]) -> None:
@@ -44,7 +44,7 @@ def read(stream: BinaryIO) -> list[bytes]:
     """Read a message.
 
     Raises:
-        EOFError: the stream ends before or within it.
+        EOFError: the stream ends before or inside the message.
         ProtocolError: it is larger than any message.
     """
     (count,) = struct.unpack("<I", _exactly(stream, 4))
@@ -64,7 +64,7 @@ def _exactly(stream: BinaryIO, length: int) -> bytes:
 
 
 def _loaded(name: str, path: str) -> Any:
-    """Load a module from a file, whatever the path of modules is."""
+    """Load a module from a file, independently of the module search path."""
     extension = path.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
     kind: Any = importlib.machinery.ExtensionFileLoader if extension else importlib.machinery.SourceFileLoader
     spec = importlib.util.spec_from_file_location(name, path, loader=kind(name, path))
@@ -76,31 +76,31 @@ def _loaded(name: str, path: str) -> Any:
 
 
 class Calls:
-    """The calls that are answered, by name; `onnx` is the extension module."""
+    """The supported calls, by name; `onnx` is the extension module."""
 
     def __init__(self, onnx: Any) -> None:
-        """Keep the module."""
+        """Store the module."""
         self._onnx = onnx
 
     def check_model(self, model: bytes) -> list[bytes]:
-        """Check a model; there is nothing to return."""
+        """Check a model; return an empty list."""
         self._onnx.checker.check_model(model, False, False, False)
         return []
 
     def check_attribute(self, attribute: bytes, ir_version: bytes, opset: bytes) -> list[bytes]:
-        """Check an attribute by itself."""
+        """Check a single attribute."""
         context = self._onnx.checker.CheckerContext()
         context.ir_version, context.opset_imports = int(ir_version), {"": int(opset)}
         self._onnx.checker.check_attribute(attribute, context, self._onnx.checker.LexicalScopeContext())
         return []
 
     def infer_shapes(self, model: bytes, check_type: bytes, strict: bytes, data_prop: bytes) -> list[bytes]:
-        """Return a model with types."""
+        """Return a model with inferred types."""
         flags = (bool(int(flag)) for flag in (check_type, strict, data_prop))
         return [self._onnx.shape_inference.infer_shapes(model, *flags)]
 
     def infer_node(self, name: bytes, domain: bytes, version: bytes, *rest: bytes) -> list[bytes]:
-        """Return the types of a node's outputs, name and type in turn."""
+        """Return the types of a node's outputs, alternating names and types."""
         ir_version, typed, node, *pairs = rest
         types, data = pairs[: 2 * int(typed)], pairs[2 * int(typed) :]
         found = self._schema(name, domain, version)._infer_node_outputs(
@@ -109,12 +109,12 @@ class Calls:
         return [part for key, value in found.items() for part in (key.encode(), value)]
 
     def function_body(self, name: bytes, version: bytes, opset: bytes, node: bytes, *types: bytes) -> list[bytes]:
-        """Return the body of an operator that depends on the node."""
+        """Return the function body of an operator, which may depend on the node."""
         schema = self._schema(name, b"", version)
         return [schema.get_context_dependent_function_with_opset_version(int(opset), node, list(types))]
 
     def parse_model(self, text: bytes) -> list[bytes]:
-        """Return whether a text is a model, what is wrong with it, and the model."""
+        """Return whether a text is a model, the error, and the model."""
         parsed, complaint, model = self._onnx.parser.parse_model(text.decode())
         message = complaint if isinstance(complaint, bytes) else complaint.encode("utf-8", "replace")
         return [str(int(parsed)).encode(), message, model]
@@ -125,7 +125,7 @@ class Calls:
         return [text if isinstance(text, bytes) else text.encode()]
 
     def inline(self, model: bytes) -> list[bytes]:
-        """Return a model whose functions are inlined."""
+        """Return a model with inlined functions."""
         return [self._onnx.inliner.inline_local_functions(model, False)]
 
     def _schema(self, name: bytes, domain: bytes, version: bytes) -> Any:
@@ -141,12 +141,12 @@ def _answer(call: Callable[..., list[bytes]], arguments: Sequence[bytes]) -> lis
         return [b"done", *call(*arguments)]
     except MemoryError:
         return [b"MemoryError", b""]
-    except Exception as error:  # whatever C++ throws
+    except Exception as error:  # any C++ exception
         return [type(error).__name__.encode(), str(error).encode("utf-8", "replace")]
 
 
 def _end_in(seconds: float) -> None:
-    """End the process after so many seconds, also where C++ does not come back; 0 takes that back."""
+    """End the process after this time, even if C++ does not return; 0 cancels it."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)
     elif seconds:

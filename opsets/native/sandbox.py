@@ -1,7 +1,7 @@
 """Remove unneeded privileges from a child process that runs foreign native code.
 
-This limits the damage that a fault in that code can do; it is no sandbox (docs/limits.md). Nothing of it is required:
-where a system does not offer a step, the process runs without.
+This limits the damage of a fault in that code; it is not a complete sandbox (docs/limits.md). Each step is optional: if
+a system does not support it, the process runs without it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 TELEMETRY = "ORT_DISABLE_TELEMETRY"
-"""The variable that turns off the telemetry of onnxruntime, where it is set before that is imported."""
+"""The variable that turns off onnxruntime's telemetry, if it is set before the import."""
 
 _KEPT = frozenset(
     (
@@ -30,9 +30,9 @@ _KEPT_PREFIXES = ("PYTHON", "LC_", "DYLD_", "ORT_", "OMP_", "KMP_", "MKL_", "OPE
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables that Python and onnxruntime use: tokens and passwords are in others.
+    """Return the environment variables that Python and onnxruntime use, without tokens and passwords.
 
-    Since 1.29 onnxruntime keeps a database of events in the user's cache and uploads them, unless a variable says no.
+    Since 1.29, onnxruntime stores events in the user's cache and uploads them, unless a variable disables it.
     """
     kept = {
         name: value
@@ -75,14 +75,14 @@ def prefer_for_oom_kill() -> None:
 
 
 def files() -> None:
-    """Let this process put nothing into files any more. Pipes go on working."""
+    """Prevent this process from writing to files. Pipes still work."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
-# What is denied: sockets, also by way of io_uring, other programs, and other processes' memory.
+# Denied: sockets, also through io_uring, other programs, and other processes' memory.
 _DENIED = {
     "x86_64": (41, 42, 59, 322, 101, 310, 311, 425),
     "aarch64": (198, 203, 221, 281, 117, 270, 271, 425),
@@ -94,13 +94,13 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 _PR_SET_NO_NEW_PRIVS = 38
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # instructions of BPF, on 32-bit words
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # BPF instructions, on 32-bit words
 _ALLOW, _EPERM = 0x7FFF0000, 0x00050001
-_X32 = 0x40000000  # the calls of another interface of x86_64 begin here
+_X32 = 0x40000000  # the first system call number of another x86_64 interface
 
 
 def calls() -> bool:
-    """Deny this process, on Linux, network and further programs; return whether the kernel does so."""
+    """Deny this process network access and the start of programs, on Linux; return whether the kernel does so."""
     import platform
     import struct
 
@@ -112,9 +112,9 @@ def calls() -> bool:
     denied = _DENIED[machine]
     count = len(denied)
     filters = [
-        (_LOAD, 0, 0, 4),  # the architecture that the number of the call is of
+        (_LOAD, 0, 0, 4),  # the architecture of the system call
         (_EQUAL, 0, count + 3, _ARCHITECTURE[machine]),
-        (_LOAD, 0, 0, 0),  # the number of the call
+        (_LOAD, 0, 0, 0),  # the number of the system call
         (_AT_LEAST, count + 1, 0, _X32),
         *((_EQUAL, count - index, 0, number) for index, number in enumerate(denied)),
         (_RETURN, 0, 0, _ALLOW),

@@ -1,1 +1,1 @@
-"""Operators, their versions and lowerings, and the facts known of a node's operands."""
+"""Define operators, their versions and lowerings, and the facts about a node's operands."""

@@ -1,4 +1,4 @@
-"""Bodies of lowerings, as onnxscript has compiled them, in `bodies.onnxtxt`: to import it takes half a second.
+"""Load compiled bodies of lowerings from `bodies.onnxtxt`, because the import of onnxscript takes half a second.
 
 `python docs/generate.py` writes the file. A body whose module has changed since then is compiled when it is needed.
 """
@@ -21,7 +21,7 @@ FILE = "bodies.onnxtxt"
 
 
 def compiled(body: Callable[..., Any], opset: int) -> onnx.FunctionProto | None:
-    """Return the function that the file has for a lowering's body; None where it has none, or one of another source."""
+    """Return the stored function of a lowering's body; None if it is missing or its source has changed."""
     if not isinstance(body, FunctionType):
         return None
     digest, text = _table().get(_key(body, opset), ("", ""))
@@ -29,7 +29,7 @@ def compiled(body: Callable[..., Any], opset: int) -> onnx.FunctionProto | None:
 
 
 def written(functions: Iterable[tuple[Callable[..., Any], int, onnx.FunctionProto]]) -> str:
-    """Return the contents of the file for these bodies, at the opsets that they are written at."""
+    """Return the contents of the file for these bodies, at the opsets for which they are written."""
     return "".join(
         f"# {key} {digest}\n{text}\n"
         for key, digest, text in sorted(
@@ -41,7 +41,7 @@ def written(functions: Iterable[tuple[Callable[..., Any], int, onnx.FunctionProt
 
 
 def plain(function: onnx.FunctionProto) -> onnx.FunctionProto:
-    """Return a function without documentation and names of nodes, which nothing reads and the text has no place for."""
+    """Return a function without documentation and node names, which are unused and not expressible in the text."""
     kept = onnx.FunctionProto()
     kept.CopyFrom(function)
     kept.ClearField("doc_string")
@@ -61,7 +61,7 @@ def _key(body: FunctionType, opset: int) -> str:
 
 @functools.cache
 def _digest(path: str) -> str:
-    """Return what tells one state of a source file from another; empty where there is none."""
+    """Return a digest of a source file; empty if there is none."""
     try:
         source = Path(path).read_bytes()
     except OSError:

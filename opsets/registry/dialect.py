@@ -1,7 +1,7 @@
-"""onnxruntime's own operators, as one version of it registers them: `opsets/data/dialect.json`.
+"""Read the operators that a version of onnxruntime registers, from `opsets/data/dialect.json`.
 
-`benchmarks/dialect.py` writes the file. These operators are version 1 forever, and change all the same: a node is
-compared with the schemas of that version of onnxruntime, and refused where it has an attribute or an input more.
+`benchmarks/dialect.py` writes the file. These operators stay at version 1 although they change: a node is compared with
+the schemas of that version of onnxruntime, and refused if it has an additional attribute or input.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _FINAL: Mapping[str, str] = {
     **dict.fromkeys(("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"), _GENERATION),
     **dict.fromkeys(("EPContext", "Snpe", "MatMulPacked", "NhwcConv", "NhwcFusedConv"), _MACHINE),
 }
-"""Operators of com.microsoft that are never replaced, and why."""
+"""The operators of com.microsoft that are never replaced, and the reasons."""
 
 _FINAL_DOMAINS = frozenset({"com.microsoft.nchwc", "com.ms.internal.nhwc"})
-"""Domains of which the same is true: their weights have the order in which one machine reads them."""
+"""The domains whose operators are never replaced: their weights have the layout of one machine."""
 
 _OPTIONS = {
     "optional": onnx.defs.OpSchema.FormalParameterOption.Optional,
@@ -36,7 +36,7 @@ _OPTIONS = {
 
 
 STRAY = frozenset({"SkipSimplifiedLayerNormalization"})
-"""Operators of com.microsoft that models have in the default domain too, where onnxruntime does not register them."""
+"""The operators of com.microsoft that models also have, unregistered by onnxruntime, in the default domain."""
 
 
 @functools.cache
@@ -47,23 +47,23 @@ def _table() -> Mapping[str, Any]:
 
 
 def version() -> str:
-    """Return the version of onnxruntime whose operators these are."""
+    """Return the version of onnxruntime that registers these operators."""
     return str(_table()["onnxruntime"])
 
 
 def operators(domain: str) -> Collection[str]:
-    """Return the names of the operators of a domain; of the default domain, those that ONNX does not define."""
+    """Return the operators of a domain; for the default domain, those that ONNX does not define."""
     found: Mapping[str, Any] = _table()["domains"].get(domain, {})
     return found.keys() if domain else found.keys() | STRAY
 
 
 def has_kernel(domain: str, name: str) -> bool:
-    """Return whether that version of onnxruntime has a kernel of the CPU provider for an operator."""
+    """Return whether that version of onnxruntime has a CPU kernel for an operator."""
     return bool(_table()["domains"].get(domain, {}).get(name, {}).get("kernel"))
 
 
 def why_never(domain: str, name: str) -> str:
-    """Return why an operator is never replaced; the empty string where it may be."""
+    """Return the reason why an operator is never replaced; empty if it may be."""
     if domain in _FINAL_DOMAINS:
         return _MACHINE
     return _FINAL.get(name, "") if domain == MICROSOFT else ""
@@ -71,7 +71,7 @@ def why_never(domain: str, name: str) -> str:
 
 @functools.cache
 def raw_schema(domain: str, name: str) -> onnx.defs.OpSchema | None:
-    """Return the schema of an operator, version 1; None if onnxruntime registers none. Nobody infers by it."""
+    """Return the schema of an operator at version 1, without inference; None if onnxruntime registers none."""
     found = _table()["domains"].get(MICROSOFT if not domain and name in STRAY else domain, {}).get(name)
     if found is None:
         return None

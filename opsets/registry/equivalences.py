@@ -1,9 +1,9 @@
-"""Neighbouring versions of an operator that mean the same, reviewed by hand.
+"""Relate adjacent versions of an operator with the same meaning, reviewed by hand.
 
-`equivalences.toml` holds the rows: each joins two neighbouring versions of one operator of the default domain whose
-texts define the same function wherever both accept the node as it is written. A row carries the digests of both texts
-as they were when somebody read them; the tests compare these with the installed onnx. At run time only the version
-numbers count, so that a spelling mended in a later onnx release stops nobody.
+`equivalences.toml` holds the rows: each relates two adjacent versions of a default-domain operator whose texts define
+the same function for all nodes that both accept. A row has the digests of both texts at the time of the review; the
+tests compare these with the installed onnx. At run time only the version numbers count, so a spelling correction in a
+later onnx release blocks no conversion.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import onnx
 import onnx.defs
 
 Default = int | float | str | tuple[int, ...]
-"""The value at which an attribute means nothing new. The list `[1]` stands for any number of ones, `[]` for no item."""
+"""The value at which an attribute has no effect. The list `[1]` matches any number of ones, `[]` an empty list."""
 
 
 @dataclass(frozen=True)
 class SameMeaning:
     """The conditions under which a node has the same meaning at two versions of its operator.
 
-    The attributes named here must be absent or hold the value given, and are to be dropped. Whether the target takes
-    the node's types and the number of its inputs, its schema says.
+    The named attributes must be absent or have this value, and are dropped. The target's schema defines the permitted
+    types and the number of inputs.
     """
 
     operator: str
@@ -38,7 +38,7 @@ class SameMeaning:
     new_attributes: Mapping[str, Default] = field(default_factory=dict, hash=False)
 
     def lost(self, attributes: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return what of a node the target cannot express, in words."""
+        """Return the attributes of a node that the target cannot express, in words."""
         return tuple(
             f"attribute {name}"
             for name, default in self.new_attributes.items()
@@ -48,12 +48,12 @@ class SameMeaning:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table: two neighbouring versions of an operator, and where they part.
+    """One row of the table: two adjacent versions of an operator, and their differences.
 
-    `new_attributes` are what the newer version adds, so they bind a node that goes down: attributes new there or taking
-    new values there, with the default that keeps the older meaning. `up_only`: the newer version takes more than a
-    schema can tell (negative axes, shapes that broadcast), so no node goes down. `carried` names the table of
-    wider_types.py through which an element type goes that the older version lacks.
+    `new_attributes` restrict downgraded nodes: attributes that are new or have new values in the newer version, with
+    the default of the older meaning. `up_only`: the newer version accepts more than its schema shows (negative axes,
+    shapes that broadcast), so no node is downgraded. `carried` names the table of wider_types.py for element types that
+    the older version does not have.
     """
 
     operator: str
@@ -66,11 +66,11 @@ class Row:
 
 
 def same_meaning(operator: str, source: int, target: int) -> SameMeaning | None:
-    """Return how a node of the default domain may move between two versions; None unless rows join them all the way."""
+    """Return the conditions for a change between two versions of a default-domain node; None unless rows link them."""
     oldest, newest = sorted((source, target))
     down = target < source
     rows = [row for row in table().get(operator, ()) if oldest <= row.versions[0] and row.versions[1] <= newest]
-    # Rows stand oldest first, so a missing link shows where one row's end is not the next one's start.
+    # Rows are sorted oldest first; a gap shows as a row's end that is not the next row's start.
     steps = [oldest, *(row.versions[1] for row in rows)]
     if steps[:-1] != [row.versions[0] for row in rows] or steps[-1] != newest:
         return None
@@ -97,7 +97,7 @@ def table() -> Mapping[str, tuple[Row, ...]]:
 
 
 def parse(text: str) -> dict[str, tuple[Row, ...]]:
-    """Read the table from TOML; a key that no row has, or that a row needs and lacks, is an error."""
+    """Parse the table from TOML; raise for an unknown or a missing key."""
     return {
         operator: tuple(sorted((_row(operator, entry) for entry in entries), key=lambda row: row.versions))
         for operator, entries in tomllib.loads(text).items()
@@ -105,9 +105,9 @@ def parse(text: str) -> dict[str, tuple[Row, ...]]:
 
 
 def schema_text(schema: onnx.defs.OpSchema) -> str:
-    """Return the canonical text of a schema: all that a reviewer reads of it, in a fixed order.
+    """Return the canonical text of a schema: all parts that a reviewer reads, in a fixed order.
 
-    The function body is left out: it is one way to compute the operator, and a release of onnx may rewrite it.
+    The function body is left out: it is only one way to compute the operator, and a later onnx release may change it.
     """
     lines = [f"operator {schema.name}", f"since_version {schema.since_version}"]
     if schema.deprecated:
@@ -139,7 +139,7 @@ def _paragraph(text: str) -> list[str]:
 
 
 def _bare(member: object) -> str:
-    """Return the name of an enum's member without the enum's."""
+    """Return the name of an enum member without the enum's name."""
     return str(member).rpartition(".")[2]
 
 

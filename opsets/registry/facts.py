@@ -1,4 +1,4 @@
-"""The known facts about a value: element type, dimensions, elements. Unknown is a value, not an error."""
+"""Represent the facts about a value: element type, dimensions, elements. Unknown is a value, not an error."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Dim = int | str | None
 """A known dimension, a symbolic one by its name, or an unknown one."""
 
 SMALL = 64 * 1024
-"""Bytes: a constant larger than this is not looked into, and nothing larger is ever folded."""
+"""The maximum size in bytes of a constant whose elements are read, and of a folded constant."""
 
 ADDRESSABLE = 2**47
-"""Elements that no tensor has: a process addresses no more bytes."""
+"""A number of elements that no tensor reaches, because a process cannot address as many bytes."""
 
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 UNSIGNED = frozenset({TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64})
@@ -42,7 +42,7 @@ _EXACT: Mapping[int, frozenset[int]] = {
     TensorProto.BFLOAT16: frozenset({TensorProto.FLOAT, TensorProto.DOUBLE}),
     TensorProto.FLOAT: frozenset({TensorProto.DOUBLE}),
 }  # fmt: skip
-"""The types that hold all values of a type, as IEEE 754 and the sizes of integers have it."""
+"""The types that hold all values of a type, by IEEE 754 and the sizes of integers."""
 
 
 def exact_types(dtype: int) -> frozenset[int]:
@@ -51,12 +51,12 @@ def exact_types(dtype: int) -> frozenset[int]:
 
 
 RARE = frozenset(TensorProto.DataType.values()) - COMMON - {TensorProto.UNDEFINED}
-"""Element types that few models have, and that most versions differ in."""
+"""The element types that few models have, and in which most versions differ."""
 
 
 @functools.cache
 def type_name(dtype: int) -> str:
-    """Return the element type as people write it: `float`, `int64`, `bfloat16`."""
+    """Return the usual name of an element type: `float`, `int64`, `bfloat16`."""
     known = dtype in TensorProto.DataType.values()
     return str(TensorProto.DataType.Name(dtype)).lower() if known else f"element type {dtype}"
 
@@ -70,7 +70,7 @@ class Tensor:
     __slots__ = ("__dict__", "array")
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        """Wrap an array, which nobody changes from then on."""
+        """Wrap an array, which must not be modified afterwards."""
         self.array = array
 
     @property
@@ -102,21 +102,21 @@ class Tensor:
 
 
 class ExternalTensor(Tensor):
-    """A constant whose elements are in another file, and are not read.
+    """A constant whose elements are in an external file, and are not read.
 
-    It compares by where they are.
+    It compares by their location.
     """
 
     __slots__ = ("proto",)
 
     def __init__(self, proto: onnx.TensorProto) -> None:
-        """Keep a copy of what stands in the model."""
+        """Store a copy of the model's tensor."""
         self.proto = onnx.TensorProto()
         self.proto.CopyFrom(proto)
 
     @functools.cached_property
     def array(self) -> np.ndarray[Any, Any]:  # type: ignore[override]
-        """Nobody must need the elements.
+        """Raise, because the elements are not read.
 
         Raises:
             ValueError: always.
@@ -125,16 +125,16 @@ class ExternalTensor(Tensor):
 
     @property
     def size(self) -> int:
-        """The number of elements, as the model states it."""
+        """The number of elements in the model's declaration."""
         return math.prod(self.proto.dims)
 
     @functools.cached_property
     def digest(self) -> bytes:
-        """A key of what stands in the model."""
+        """A key of the model's tensor."""
         return hashlib.blake2b(self.proto.SerializeToString(deterministic=True), digest_size=16).digest()
 
     def __repr__(self) -> str:
-        """Show where the elements are."""
+        """Show the location of the elements."""
         where = {entry.key: entry.value for entry in self.proto.external_data}
         return f"ExternalTensor({type_name(self.proto.data_type)}{list(self.proto.dims)}, {where})"
 
@@ -143,10 +143,10 @@ class ExternalTensor(Tensor):
 class Facts:
     """The known facts about one value.
 
-    `dtype` is a TensorProto.DataType, `shape` a tuple of dimensions (None: not even the rank is known), `value` the
-    elements where they are constant, wholly or (for integers) partly. With `unread` they are constant, but too many to
-    be looked into. With `computed` nodes of the model compute the elements, although all of them are known.
-    `container` is the ONNX type of a sequence or an optional, such as `seq(tensor(float))`; these have no `dtype`.
+    `dtype` is a TensorProto.DataType, `shape` a tuple of dimensions (None: unknown rank), `value` the elements if they
+    are constant, wholly or (for integers) partly. `unread`: the elements are constant, but too many to read.
+    `computed`: nodes of the model compute the elements, although all of them are known. `container` is the ONNX type of
+    a sequence or an optional, such as `seq(tensor(float))`; these have no `dtype`.
     """
 
     dtype: int | None = None
@@ -158,7 +158,7 @@ class Facts:
 
     @property
     def type(self) -> str:
-        """The ONNX type without dimensions, as schemas write it; empty if unknown."""
+        """The ONNX type without dimensions, in the spelling of schemas; empty if unknown."""
         return f"tensor({type_name(self.dtype)})" if self.dtype else self.container
 
     @property
@@ -180,7 +180,7 @@ class Facts:
 
     @property
     def size(self) -> int | None:
-        """The number of elements, if known (0 as soon as one dimension is)."""
+        """The number of elements, if known (0 if any dimension is 0)."""
         if self.shape is None:
             return None
         if 0 in self.shape:
@@ -190,21 +190,21 @@ class Facts:
 
     @property
     def holdable(self) -> bool:
-        """Whether the known dimensions leave room for the tensor in any memory; empty ones count as one element."""
+        """Whether the tensor with its known dimensions fits into any memory; empty dimensions count as one element."""
         return math.prod(dim or 1 for dim in self.shape or () if isinstance(dim, int)) <= ADDRESSABLE
 
     def dim(self, axis: int) -> Dim:
-        """Return one dimension; None where it, or the rank, is unknown."""
+        """Return one dimension; None if it, or the rank, is unknown."""
         return self.shape[axis] if self.shape is not None and -len(self.shape) <= axis < len(self.shape) else None
 
 
 def constant(array: np.ndarray[Any, Any], dtype: int | None = None) -> Facts:
-    """Return the facts of a constant; `dtype` must be given where numpy has no name for it."""
+    """Return the facts of a constant; `dtype` is required if numpy has no name for it."""
     return Facts(dtype or onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape, Tensor(array))
 
 
 def partly_known(elements: Sequence[Dim] | np.ndarray[Any, Any], dtype: int = TensorProto.INT64) -> Facts:
-    """Return the facts of an integer tensor of which some elements are known."""
+    """Return the facts of an integer tensor with partly known elements."""
     array = np.array(elements, dtype=object)
     if all(isinstance(element, int) for element in array.reshape(-1)):
         return constant(array.astype(onnx.helper.tensor_dtype_to_np_dtype(dtype)), dtype)
@@ -212,7 +212,7 @@ def partly_known(elements: Sequence[Dim] | np.ndarray[Any, Any], dtype: int = Te
 
 
 def facts_of_attribute(value: Tensor) -> Facts:
-    """Return the facts of a constant that a node holds; elements only where they are few and in the model's file."""
+    """Return the facts of an attribute's constant; elements only if they are few and embedded."""
     if isinstance(value, ExternalTensor):
         return Facts(value.proto.data_type, tuple(value.proto.dims), unread=True)
     known = constant(value.array)
@@ -220,7 +220,7 @@ def facts_of_attribute(value: Tensor) -> Facts:
 
 
 def facts_of_type(type_proto: onnx.TypeProto) -> Facts:
-    """Read element type and dimensions off a tensor type, and the type alone of a sequence or an optional.
+    """Return element type and dimensions of a tensor type, or only the type of a sequence or an optional.
 
     Other types give no facts.
     """
@@ -234,14 +234,14 @@ def facts_of_type(type_proto: onnx.TypeProto) -> Facts:
 
 
 def declared_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
-    """Return a dimension as it is declared: exporters of PaddlePaddle write `?` for any that is unknown."""
+    """Return a declared dimension: exporters of PaddlePaddle write `?` for every unknown one."""
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return dim.dim_value
     return None if dim.dim_param == "?" else dim.dim_param or None
 
 
 def _container(type_proto: onnx.TypeProto) -> str:
-    """Return the type of a sequence or an optional as schemas write it; empty for others, and for unknown elements."""
+    """Return the type of a sequence or an optional in schemas' spelling; empty for others and unknown elements."""
     for name, outer in (("sequence_type", "seq"), ("optional_type", "optional")):
         if type_proto.HasField(name):
             inner = facts_of_type(getattr(type_proto, name).elem_type).type
@@ -250,7 +250,7 @@ def _container(type_proto: onnx.TypeProto) -> str:
 
 
 def container_type(name: str) -> onnx.TypeProto:
-    """Return the type that schemas write as `seq(tensor(float))` or `optional(...)`."""
+    """Return the type that schemas spell `seq(tensor(float))` or `optional(...)`."""
     outer, _, inner = name.removesuffix(")").partition("(")
     found = onnx.TypeProto()
     if outer == "tensor":
@@ -262,14 +262,14 @@ def container_type(name: str) -> onnx.TypeProto:
 
 
 def type_of_facts(facts: Facts) -> onnx.TypeProto:
-    """Return the type that says what the facts say."""
+    """Return the type that corresponds to facts."""
     if facts.container:
         return container_type(facts.container)
     return onnx.helper.make_tensor_type_proto(facts.dtype or 0, facts.shape)
 
 
 def facts_of_tensor(tensor: onnx.TensorProto) -> Facts:
-    """Return the facts of an initializer; elements only where they are few and in the file itself."""
+    """Return the facts of an initializer; elements only if they are few and embedded."""
     shape = tuple(tensor.dims)
     count = math.prod(shape)
     if tensor.data_location == TensorProto.EXTERNAL or count * 8 > SMALL:
@@ -278,10 +278,10 @@ def facts_of_tensor(tensor: onnx.TensorProto) -> Facts:
 
 
 def array_of(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
-    """Return the elements of a tensor; strings, which are bytes in ONNX, keep those that are not UTF-8.
+    """Return the elements of a tensor; strings, which are bytes in ONNX, keep invalid UTF-8.
 
     Raises:
-        ValueError: they are in another file: onnx would look for it in the working directory.
+        ValueError: they are in an external file, which onnx would open relative to the working directory.
     """
     if tensor.data_location == TensorProto.EXTERNAL:
         raise ValueError(f"the elements of {tensor.name!r} are in another file, which is not read")
@@ -296,7 +296,7 @@ class FrozenType(bytes):
 
 
 def freeze(value: Any) -> Any:
-    """Make an attribute's value hashable: a TensorProto becomes the Tensor of its elements, which are not in a file."""
+    """Make an attribute's value hashable: a TensorProto becomes the Tensor of its embedded elements."""
     if isinstance(value, onnx.TypeProto):
         return FrozenType(value.SerializeToString(deterministic=True))
     if not isinstance(value, onnx.TensorProto):
@@ -305,14 +305,14 @@ def freeze(value: Any) -> Any:
 
 
 def exact(attributes: Mapping[str, Any]) -> tuple[Hashable, ...]:
-    """Return what only attributes have that say the very same: 0.0 is not -0.0, and not 0."""
+    """Return a key that only identical attributes share: 0.0 differs from -0.0 and from 0."""
     return tuple(
         (name, value if isinstance(value, Tensor) else repr(value)) for name, value in sorted(attributes.items())
     )
 
 
 def tensor_of(array: np.ndarray[Any, Any], dtype: int, name: str) -> onnx.TensorProto:
-    """Return a TensorProto of these elements."""
+    """Return a TensorProto with these elements."""
     if dtype == TensorProto.STRING:
         strings: list[Any] = [str(item).encode("utf-8", "surrogateescape") for item in array.reshape(-1)]
         return onnx.helper.make_tensor(name, dtype, array.shape, strings)

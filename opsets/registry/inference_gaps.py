@@ -1,7 +1,7 @@
-"""Invalid nodes on which onnx's shape inference crashes, and valid ones that it infers wrongly (onnx 1.23.2).
+"""List invalid nodes that crash onnx's shape inference, and valid ones that it infers wrongly (onnx 1.23.2).
 
-A crash ends no more than a child process (onnx_process.py), which knows no reason; the checks here name it. The rows
-were found by generated nodes of every operator and version, which tests/test_inference.py repeats.
+A crash ends only a child process (onnx_process.py), which cannot report a reason; the checks here report it. Generated
+nodes of every operator and version found the rows; tests/test_inference.py repeats them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _split(attributes: Mapping[str, Any], outputs: int) -> str | None:
 
 
 def _scan(attributes: Mapping[str, Any], outputs: int) -> str | None:
-    """Scan-9: "the number of scan_inputs M"; onnx's inference takes a negative one for a size."""
+    """Scan-9: "the number of scan_inputs M"; onnx's inference uses a negative one as a size."""
     count = attributes.get("num_scan_inputs")
     return f"its num_scan_inputs is {count}" if isinstance(count, int) and count < 1 else None
 
@@ -43,16 +43,16 @@ _FATAL: Mapping[str, Callable[[Mapping[str, Any], int], str | None]] = {
 }
 
 FATAL = frozenset(_FATAL)
-"""Operators with attributes that end the process."""
+"""The operators with attributes that crash the process."""
 
 
 def exceeds_int32(axis: int) -> bool:
-    """Whether an axis is beyond 32 bits, to which onnx's inference cuts it after the check (LayerNormalization)."""
+    """Return whether an axis exceeds 32 bits: onnx's inference truncates it after its check (LayerNormalization)."""
     return not -(2**31) <= axis < 2**31
 
 
 def fatal(name: str, attributes: Mapping[str, Any], outputs: int) -> str | None:
-    """Return why a node of the default domain is invalid in a way that ends the process, if it is."""
+    """Return the reason why a default-domain node is invalid in a way that crashes the process, if it is."""
     axis = attributes.get("axis")
     if isinstance(axis, int) and exceeds_int32(axis):
         return f"its axis is {axis}, which no tensor has"
@@ -63,31 +63,31 @@ def fatal(name: str, attributes: Mapping[str, Any], outputs: int) -> str | None:
 SLICE = "Slice"
 
 _NEEDED: Mapping[str, tuple[int, ...]] = {SLICE: (3, 4)}
-"""Inputs without whose elements onnx infers as if they were left out: Slice along axis 0, whatever its axes are."""
+"""Inputs that onnx treats as omitted unless they are constant: Slice then cuts axis 0, whatever its axes are."""
 
 NEEDS_CONSTANTS = frozenset(_NEEDED)
-"""Operators of which onnx infers wrong dimensions where some inputs are not constant."""
+"""The operators for which onnx infers wrong dimensions if some inputs are not constant."""
 
 
 def wrong_without_constants(name: str, constant: Sequence[bool | None]) -> bool:
-    """Return whether onnx infers wrong dimensions of a node, by which inputs are constant (None: left out)."""
+    """Return whether onnx infers wrong dimensions, by which inputs are constant (None: omitted)."""
     return any(index < len(constant) and constant[index] is False for index in _NEEDED.get(name, ()))
 
 
 INFERRED_AS: Mapping[tuple[str, int], int] = {(SLICE, 10): 11}
-"""Versions that onnx infers wrongly, and a newer one with the same outputs that it infers right.
+"""Versions that onnx infers wrongly, and a newer one with the same outputs that it infers correctly.
 
-Of a dimension that has a name and is cut, Slice-10 infers that the name stays.
+For Slice-10, onnx infers that a named dimension keeps its name when it is cut.
 """
 
 ROUNDED = frozenset(("AveragePool", "LpPool", "MaxPool"))
-"""Operators whose sizes onnx rounds twice, see below."""
+"""The operators whose sizes onnx rounds twice, see below."""
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {"STFT": {"onesided": 1}}
-"""Attributes that onnx's inference takes for another number than the default, where they are left out."""
+"""Attributes for which onnx's inference uses another value than the default, if they are omitted."""
 
 WRONG_SIZE = ROUNDED | {"ConvTranspose", *DEFAULTS}
-"""Operators of which onnx infers wrong sizes because of some attributes."""
+"""The operators for which onnx infers wrong sizes because of some attributes."""
 
 
 def wrong_size(name: str, attributes: Mapping[str, Any]) -> bool:
@@ -97,10 +97,10 @@ def wrong_size(name: str, attributes: Mapping[str, Any]) -> bool:
 
 
 def padded_twice(name: str, attributes: Mapping[str, Any]) -> bool:
-    """Return whether onnx infers wrong sizes of a ConvTranspose, since it adds `output_padding` to those of `auto_pad`.
+    """Return whether onnx infers wrong sizes of a ConvTranspose, by adding `output_padding` to those of `auto_pad`.
 
     ConvTranspose-11: SAME_UPPER and SAME_LOWER "mean pad the input so that `output_shape[i] = input_shape[i] *
-    strides[i]`"; so onnxruntime 1.32.0 has it, where the kernel reaches as far.
+    strides[i]`"; onnxruntime 1.32.0 follows this if the kernel is large enough.
     """
     automatic = name == "ConvTranspose" and _is_same(attributes) and not attributes.get("output_shape")
     return automatic and any(attributes.get("output_padding") or ())
@@ -115,24 +115,24 @@ def _is_same(attributes: Mapping[str, Any]) -> bool:
 def rounded(name: str, attributes: Mapping[str, Any]) -> bool:
     """Return whether onnx infers wrong sizes of a node because of its `ceil_mode`.
 
-    MaxPool-22: with SAME_UPPER or SAME_LOWER a size is ceil(input / stride), whatever `ceil_mode` is. Where a stride is
-    larger than the kernel, the padding that follows is negative, and onnx's inference counts one window too many.
+    MaxPool-22: with SAME_UPPER or SAME_LOWER a size is ceil(input / stride), whatever `ceil_mode` is. If a stride is
+    larger than the kernel, the resulting padding is negative, and onnx's inference counts one window too many.
     """
     return name in ROUNDED and _is_same(attributes) and bool(attributes.get("ceil_mode"))
 
 
 def without_padded(name: str, attributes: Mapping[str, Any], output: Facts) -> Facts:
-    """Return the facts of an output without sizes that onnx infers as `padded_twice` tells."""
+    """Return the facts of an output without sizes that are wrong by `padded_twice`."""
     if not padded_twice(name, attributes) or not output.shape:
         return output
     return Facts(output.dtype, (*output.shape[:2], *[None] * (len(output.shape) - 2)))
 
 
 def without_late(name: str, attributes: Mapping[str, Any], output: Facts, data: Facts | None) -> Facts:
-    """Return the facts of a pool's output without sizes that count windows which start in the padding on the right.
+    """Return the facts of a pool's output without sizes that count windows starting in the right padding.
 
-    With `ceil_mode` onnx's inference counts them; MaxPool-22 says that they are "ignored", and so they are in
-    onnxruntime 1.32.0 whatever the version is.
+    With `ceil_mode`, onnx's inference counts them. By MaxPool-22 they are "ignored", as they are in onnxruntime 1.32.0
+    at every version.
     """
     if name not in ROUNDED or not attributes.get("ceil_mode") or not output.shape or data is None or not data.shape:
         return output
@@ -147,11 +147,11 @@ def without_late(name: str, attributes: Mapping[str, Any], output: Facts, data: 
 
 
 FIXED_RANK: Mapping[str, int] = {"DepthToSpace": 4, "Flatten": 2, "MaxRoiPool": 4, "SpaceToDepth": 4, "STFT": 4}
-"""The rank of what operators return whose output onnx gives no shape where the rank of an input is not known."""
+"""The output rank of operators for which onnx infers no shape if an input's rank is unknown."""
 
 
 def with_fixed_rank(name: str, outputs: Sequence[Facts]) -> tuple[Facts, ...]:
-    """Return the facts of a node's outputs with the rank that they have whatever the inputs are."""
+    """Return the facts of a node's outputs with the rank that does not depend on the inputs."""
     rank = FIXED_RANK.get(name)
     if rank is None:
         return tuple(outputs)
@@ -162,29 +162,29 @@ _RANKED: Mapping[str, tuple[int, ...]] = {"Attention": (0, 1, 2)}
 """Inputs without whose rank onnx infers too few dimensions."""
 
 _STATIC: Mapping[str, tuple[int, ...]] = {"Attention": (4, 5)}
-"""Inputs without all of whose dimensions onnx infers as if they were left out: an Attention without a past."""
+"""Inputs that onnx treats as omitted unless all their dimensions are known: an Attention without a past."""
 
 UNSURE = frozenset((*_RANKED, *_STATIC))
-"""Operators of which onnx infers wrong shapes where shapes of inputs are not known."""
+"""The operators for which onnx infers wrong shapes if shapes of inputs are unknown."""
 
 
 def unranked(name: str, shapes: Sequence[tuple[Dim, ...] | None]) -> bool:
-    """Return whether onnx infers a wrong rank of a node, by the shapes of its inputs (() for one that is left out)."""
+    """Return whether onnx infers a wrong rank of a node, by the shapes of its inputs (() for an omitted one)."""
     return any(index < len(shapes) and shapes[index] is None for index in _RANKED.get(name, ()))
 
 
 def unsized(name: str, shapes: Sequence[tuple[Dim, ...] | None]) -> bool:
-    """Whether onnx infers wrong dimensions of a node, by the shapes of its inputs (() for one that is left out)."""
+    """Return whether onnx infers wrong dimensions of a node, by the shapes of its inputs (() for an omitted one)."""
     needed = [shapes[index] for index in _STATIC.get(name, ()) if index < len(shapes)]
     return any(shape is None or not all(isinstance(dim, int) for dim in shape) for shape in needed)
 
 
 _TYPED_AS: Mapping[str, int] = {"RMSNormalization": 1}
-"""Inputs that have the type of the output, where onnx infers that of the first one and calls another inconsistent."""
+"""Inputs with the output's type; onnx uses the first input's type instead, and reports an inconsistency."""
 
 
 def typed_as_output(name: str, inputs: Sequence[Facts | None]) -> tuple[Facts | None, ...]:
-    """Return the inputs of a node as onnx infers a right type of the output from them."""
+    """Return the inputs of a node in a form for which onnx infers the correct output type."""
     other = inputs[_TYPED_AS[name]] if name in _TYPED_AS and len(inputs) > _TYPED_AS[name] else None
     first = inputs[0] if inputs else None
     if first is None or other is None or None in (first.dtype, other.dtype) or first.dtype == other.dtype:
@@ -193,17 +193,17 @@ def typed_as_output(name: str, inputs: Sequence[Facts | None]) -> tuple[Facts | 
 
 
 _READ_AS_INT64: Mapping[str, int] = {"Pad": 3}
-"""Inputs that may be int32, and of which onnx reads constant elements as int64 alone: it then takes no node at all.
+"""Inputs that may be int32, but whose constant elements onnx reads only as int64: it then rejects every node.
 
-So does onnxruntime 1.32.0, which loads none (Pad-18 to 25, whose axes are "tensor(int32)" or "tensor(int64)").
+onnxruntime 1.32.0 rejects them too (Pad-18 to 25, whose axes are "tensor(int32)" or "tensor(int64)").
 """
 
 WIDENED = frozenset(_READ_AS_INT64)
-"""Operators with such an input."""
+"""The operators with such an input."""
 
 
 def int32_read_as_int64(name: str, inputs: Sequence[Facts | None]) -> int | None:
-    """Return which input of a node holds constants of int32 that onnx reads as int64, if one does."""
+    """Return the index of an input with int32 constants that onnx reads as int64, if there is one."""
     place = _READ_AS_INT64.get(name)
     facts = inputs[place] if place is not None and place < len(inputs) else None
     narrow = facts is not None and facts.dtype == TensorProto.INT32 and facts.known is not None
@@ -211,12 +211,12 @@ def int32_read_as_int64(name: str, inputs: Sequence[Facts | None]) -> int | None
 
 
 _EMPTY_IS_ABSENT: Mapping[str, tuple[int, ...]] = {"Resize": (1, 2, 3)}
-"""Inputs that are as good as left out where they have no elements; onnx takes them for given from Resize-13 on.
+"""Inputs that count as omitted if they have no elements; onnx uses them from Resize-13 on.
 
 Resize-11: "If 'sizes' is specified, then set scales to empty data (zero shape) in this operator's input list".
 """
 
 
 def is_absent(name: str, index: int, size: int | None) -> bool:
-    """Return whether an input of so many elements is none."""
+    """Return whether an input of this size counts as omitted."""
     return size == 0 and index in _EMPTY_IS_ABSENT.get(name, ())

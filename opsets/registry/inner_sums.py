@@ -1,4 +1,4 @@
-"""Inner sums of operators, whose rounding a perturbation of the inputs does not show."""
+"""Describe inner sums of operators whose rounding a perturbation of the inputs does not show."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class SumUse(enum.Enum):
     SCALED = "scaled"
     """It divides by the root of a sum of squares."""
     DETERMINANT = "determinant"
-    """It adds up products of the elements of a square matrix, by eliminating rows or term by term."""
+    """It adds products of the elements of a square matrix, by elimination or term by term."""
     TRANSFORM = "transform"
-    """It adds up the last axes times numbers of magnitude 1."""
+    """It adds the last axes times numbers of magnitude 1."""
     INVERSE = "inverse"
-    """It adds up the last axes times numbers of magnitude 1, and divides by the size of the result."""
+    """It adds the last axes times numbers of magnitude 1, and divides by the size of the result."""
     WEIGHED = "weighed"
-    """It adds up numbers from 0 to 1 of its own, each times one of its attribute `coefficients`."""
+    """It adds internal numbers from 0 to 1, each times one of its attribute `coefficients`."""
     ATTENTION = "attention"
-    """It adds up values, each times an exponential, and divides by the sum of these: one of each for each key."""
+    """It adds values times exponentials, and divides by the sum of the exponentials: one of each for each key."""
 
 
 Axes = Callable[[Mapping[str, Any], int, int], Sequence[int]]
-"""Returns the axes of rows, for a node's attributes, the rank of its first input, which is no scalar, and its opset."""
+"""Returns the axes of rows, from a node's attributes, the rank of its first input (not a scalar), and its opset."""
 
 
 def along(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]:
-    """Return the one axis that a row has, the last by default."""
+    """Return the single axis of a row, by default the last."""
     return (attributes.get("axis", -1) % rank,)
 
 
@@ -49,14 +49,14 @@ class InnerSum:
     """The way in which the rounding of a sum affects the result.
 
     Attributes:
-        use: what is done with the sum.
+        use: the use of the sum.
         axes: the axes of a row.
-        bare: it divides by the spread alone, without an epsilon: 0 / 0 is what the rounding of the mean makes it.
+        bare: it divides by the spread without an epsilon: the rounding of the mean decides the result of 0 / 0.
         by_channel: scale and bias have one number for each channel, and no dims of a row.
         by_group: a row is a group of channels, num_groups in all, and its axes are those of the data with an axis of
             groups before the channels; scale and bias have a number for each group, or for each channel of it.
-        data: makes the rows of the inputs, which are None where they are left out; by default they are the first one.
-        scale: the input that a row is multiplied by; of attention the keys.
+        data: returns the rows from the inputs (None: omitted); by default the first input.
+        scale: the input that a row is multiplied by; for attention, the keys.
         bias: the input that is added after that.
         epsilon: what the attribute of this name is by default.
         by_squares: kernels of what replaces it subtract the square of the mean from the mean of the squares, and both
@@ -81,7 +81,7 @@ class InnerSum:
 
 
 def values_of(value: int, past: int) -> Callable[[Sequence[Any]], Any]:
-    """Return what makes one row of the values of each key, those of a past first, of the inputs at two places."""
+    """Return a function that arranges values as rows by key, past values first, from the inputs at two indices."""
 
     def rows(inputs: Sequence[Any]) -> Any:
         given = [inputs[place] if place < len(inputs) else None for place in (past, value)]
@@ -92,20 +92,20 @@ def values_of(value: int, past: int) -> Callable[[Sequence[Any]], Any]:
 
 
 def from_axis(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]:
-    """Return an axis and all that follow."""
+    """Return an axis and all following ones."""
     return range(attributes.get("axis", -1) % rank, rank)
 
 
 def spatial(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]:
-    """Return all axes but those of the batch and of the channels."""
+    """Return all axes except those of the batch and the channels."""
     return range(2, rank)
 
 
 def listed(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]:
-    """Return the axes that the attribute lists; by default those of the batch and of an image."""
+    """Return the axes in the attribute; by default those of the batch and of an image."""
     return sorted({one % rank for one in attributes.get("axes", (0, 2, 3)) if -rank <= one < rank})
 
 
 def of_softmax(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[int]:
-    """Return one axis; before 13 all that follow belong to the row, and the default was 1."""
+    """Return one axis; before opset 13, all following axes belong to the row, and the default was 1."""
     return along(attributes, rank, opset) if opset >= 13 else from_axis({"axis": 1, **attributes}, rank, opset)

@@ -1,4 +1,4 @@
-"""`Lowering`: a meaning expressed with other operators, as an onnxscript function written at one opset."""
+"""Define `Lowering`: a meaning expressed with other operators, as an onnxscript function at one opset."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from opshift.opsets.registry.facts import INTEGERS, Tensor, exact, freeze
 from opshift.opsets.registry.schema import attribute_value, default_domain
 
 op: Any = None
-"""In a body: the operators of the opset that the body is written at."""
+"""In a body: the operators of the body's opset."""
 
 meaning: Any = None
 """In a body: operators spelled by their meaning, `meaning.OneHot(i, d, v, axis=0, negative="off")`."""
 
 HELD = 2**24
-"""Elements that a constant made for a lowering may have; a model with more would hardly be written, or loaded."""
+"""The maximum number of elements of a constant in a lowering; a larger model could hardly be saved or loaded."""
 
 APPROXIMATE = frozenset({"approximate"})
-"""What a lowering assumes whose result is not the same, but at most 2^-21 of itself off: 4 units of float."""
+"""The assumption of a lowering with a relative error of at most 2^-21: 4 units of float."""
 
 _compiling = threading.Lock()
 
@@ -36,16 +36,16 @@ class TooManyError(Exception):
 
 
 def bounded(count: int) -> int:
-    """Return how many elements a constant of a lowering is to have, where that is not too many."""
+    """Return the number of elements of a lowering's constant, or raise if it is too large."""
     if count > HELD:
         raise TooManyError(f"it would hold a constant of {count} elements")
     return count
 
 
 class Reason(str):
-    """Why something does not apply; `missing`: it might, were some fact known; `invalid`: it breaks ONNX's rules.
+    """The reason why something does not apply; `missing`: a fact is unknown; `invalid`: the node breaks ONNX's rules.
 
-    The text is empty where it is of no use to a user: a lowering is for another form of the node.
+    The text is empty if it does not help a user: the lowering is for another form of the node.
     """
 
     __slots__ = ("invalid", "missing")
@@ -53,7 +53,7 @@ class Reason(str):
     invalid: bool
 
     def __new__(cls, text: str, missing: bool = False, invalid: bool = False) -> Reason:
-        """Make a reason of a text."""
+        """Create a reason from a text."""
         self = super().__new__(cls, text)
         self.missing = missing
         self.invalid = invalid
@@ -62,7 +62,7 @@ class Reason(str):
 
 @dataclass(frozen=True)
 class BodyNode:
-    """A node of a function: the values of its attributes, and of others the parameter that each is bound to."""
+    """A node of a function: the values of its attributes, and the parameters that other attributes refer to."""
 
     domain: str
     name: str
@@ -79,7 +79,7 @@ class BodyNode:
 
 @dataclass(frozen=True)
 class Function:
-    """A function, read off its protobuf."""
+    """A function, read from its protobuf."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -104,9 +104,9 @@ def read(function: onnx.FunctionProto) -> Function:
 
 @dataclass(frozen=True)
 class Body:
-    """A lowering's body for one node: which operands are its inputs, its attribute parameters bound.
+    """A lowering's body for one node: the operands that are its inputs, and its bound attribute parameters.
 
-    `rounds` says that it computes the same but for rounding.
+    `rounds`: its results are equal only up to rounding.
     """
 
     name: str
@@ -118,23 +118,23 @@ class Body:
     assumes: frozenset[str] = frozenset()
     rounds: bool = False
     carries: int | None = None
-    """The number of values that an iteration passes to the next, if this is the body of a Loop; see `Lowering`."""
+    """The number of loop-carried values, if this is the body of a Loop; see `Lowering`."""
 
 
 @dataclass(frozen=True)
 class Lowering:
     """One way to express a meaning with other operators.
 
-    `body` is a Python function in onnxscript's language: parameters without annotation are the operands, those with
-    one are attributes, which `bind` computes. (None leaves one out; a list used as a value may be bound to a Tensor.)
-    `applies_if` tells why the lowering does not apply, or returns None. `assumes` names the assumptions without which
-    it is not valid: `no-nan`, `finite-inputs` and `whole-indices` about inputs, or `approximate`. `cost` is added to
-    that of the body's nodes. With `rounds`, floats are added up, or computed with, in another order, so that the result
-    is the same but for rounding; with `makes_floats` also where all operands are integers.
+    `body` is a Python function in onnxscript's language: parameters without annotation are the operands, those with one
+    are attributes, which `bind` computes. (None omits one; a list used as a value may be bound to a Tensor.)
+    `applies_if` returns the reason why the lowering does not apply, or None. `assumes` names the assumptions that it
+    needs: `no-nan`, `finite-inputs` and `whole-indices` about inputs, or `approximate`. `cost` is added to the cost of
+    the body's nodes. `rounds`: float arithmetic is done in another order, so the result is equal only up to rounding;
+    with `makes_floats` also for integer operands.
 
-    With `carries` the body is one iteration of a Loop. Its first operand is the number of the iteration, where the
-    operator has how many there are. As many values as `carries` follow, which the iteration before gave; all others are
-    the same in each. Its outputs are the values that go on, then rows that are stacked.
+    With `carries`, the body is one iteration of a Loop. Its first operand is the iteration number; the operator's first
+    operand is the number of iterations. The next `carries` operands are loop-carried; all others are the same in each
+    iteration. Its outputs are the loop-carried values, then rows that are stacked.
     """
 
     name: str
@@ -149,7 +149,7 @@ class Lowering:
     makes_floats: bool = False
 
     def body_for(self, meaning: Any, operands: Any) -> Body | Reason:
-        """Return the body as it is for one node, or why it does not apply."""
+        """Return the body for one node, or the reason why it does not apply."""
         try:
             reason = self.applies_if(meaning, operands) if self.applies_if else None
             if reason is not None:
@@ -159,7 +159,7 @@ class Lowering:
         except TooManyError as error:
             return Reason(f"{self.name}: {error}")
         except (ArithmeticError, IndexError, ValueError) as error:
-            # Constants that the operator does not accept: two axes where there is one, numbers beyond 64 bits.
+            # The operator does not accept these constants: two axes instead of one, numbers beyond 64 bits.
             return Reason(f"{self.name}: the constants are none that it accepts ({error})")
         rounds = self.rounds and (
             self.makes_floats or any(facts is not None and facts.dtype not in INTEGERS for facts in operands)
@@ -179,7 +179,7 @@ class Lowering:
 
     @functools.cached_property
     def function(self) -> onnx.FunctionProto:
-        """The body as a function: compiled already, or on first use."""
+        """The body as a function, from the compiled file or compiled on first use."""
         return compiled(self.body, self.opset) or self.compile()
 
     @functools.cached_property
@@ -188,7 +188,7 @@ class Lowering:
         return read(self.function)
 
     def compile(self) -> onnx.FunctionProto:
-        """Return the body as onnxscript compiles it (1 ms)."""
+        """Return the body compiled by onnxscript (1 ms)."""
         import onnxscript
         from onnxscript import values
 
@@ -208,13 +208,13 @@ class Lowering:
 
 @dataclass(frozen=True)
 class VariadicLowering(Lowering):
-    """A lowering of an operator that has any number of operands.
+    """A lowering of an operator with any number of operands.
 
-    Its body has three: a call that reads the second one reads all of them between the first and the last instead.
+    Its body has three operands: a call that reads the second one gets all operands between the first and the last.
     """
 
     def body_for(self, meaning: Any, operands: Any) -> Body | Reason:
-        """Return the body for so many operands, or why it does not apply."""
+        """Return the body for this number of operands, or the reason why it does not apply."""
         found = super().body_for(meaning, operands)
         if isinstance(found, Reason):
             return found
@@ -231,12 +231,12 @@ class VariadicLowering(Lowering):
 
 @dataclass(frozen=True)
 class UnrolledLowering(Lowering):
-    """A lowering of a step that its body is one turn of, as many times as `turns` returns, one after the other.
+    """A lowering whose body is one iteration, unrolled as many times as `turns` returns.
 
-    As with `carries`, the body's first operand is not read, then come the values that a turn hands to the next, and the
-    outputs are those, then a row. The operands that `scanned` names are cut along their first axis, and each turn has
-    its part of length 1. The rows, of length 1 too, are stacked. Turns go `backwards` where that is returned beside
-    their number.
+    As with `carries`, the body's first operand is not read, the loop-carried values follow, and the outputs are these
+    values, then a row. The `scanned` operands are split along their first axis, and each iteration gets a part of
+    length 1. The rows, also of length 1, are stacked. `turns` returns the number of iterations and whether they go
+    backwards.
     """
 
     turns: Callable[[Any, Any], tuple[int, bool]] = lambda meaning, operands: (1, False)
@@ -244,14 +244,14 @@ class UnrolledLowering(Lowering):
     handed: int = 1
 
     def body_for(self, meaning: Any, operands: Any) -> Body | Reason:
-        """Return the body with all turns, or why it does not apply."""
+        """Return the body with all iterations, or the reason why it does not apply."""
         found = super().body_for(meaning, operands)
         if isinstance(found, Reason):
             return found
         return dataclasses.replace(found, function=self._repeated(found.function, *self.turns(meaning, operands)))
 
     def _repeated(self, function: Function, count: int, backwards: bool) -> Function:
-        """Return the function with so many turns."""
+        """Return the function with this number of iterations."""
         calls: list[BodyNode] = []
         parts = {name: [f"{name}:{turn}" for turn in range(count)] if count > 1 else [name] for name in self.scanned}
         if count > 1:
@@ -291,7 +291,7 @@ def unrolled(
     applies_if: Callable[[Any, Any], Reason | None],
     bind: Callable[[Any, Any], Mapping[str, Any]],
 ) -> Callable[[Callable[..., Any]], Lowering]:
-    """Make an unrolled lowering, of which the onnxscript function that follows is one turn."""
+    """Return a decorator that makes an unrolled lowering of an onnxscript function for one iteration."""
 
     def decorate(body: Callable[..., Any]) -> Lowering:
         return UnrolledLowering(
@@ -323,7 +323,7 @@ def lowering(
     makes_floats: bool = False,
     variadic: bool = False,
 ) -> Callable[[Callable[..., Any]], Lowering]:
-    """Make a lowering of the onnxscript function that follows; it is named after that function."""
+    """Return a decorator that makes a lowering of an onnxscript function, with the function's name."""
 
     def decorate(body: Callable[..., Any]) -> Lowering:
         kind = VariadicLowering if variadic else Lowering

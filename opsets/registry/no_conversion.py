@@ -1,4 +1,4 @@
-"""Operators without a conversion, and the reasons: reviewed by hand, in `no_conversion.toml`."""
+"""List operators without a conversion, and the reasons: reviewed by hand, in `no_conversion.toml`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib import resources
 
 @dataclass(frozen=True)
 class NoConversion:
-    """Why an operator cannot go `below` the version that it came with, or from one of two `versions` to the other."""
+    """The reason why an operator cannot be converted `below` its first version, or between two `versions`."""
 
     operator: str
     reason: str
@@ -27,7 +27,7 @@ def no_conversions() -> Mapping[str, tuple[NoConversion, ...]]:
 
 
 def parse(text: str) -> dict[str, tuple[NoConversion, ...]]:
-    """Read the list from TOML; a key that no entry has is an error, and so is one that says neither or both."""
+    """Parse the list from TOML; raise for an unknown key, and for an entry with neither or both of the alternatives."""
     return {
         operator: tuple(_entry(operator, **entry) for entry in entries)
         for operator, entries in tomllib.loads(text).items()
@@ -44,5 +44,5 @@ def _entry(operator: str, reason: str, below: int | None = None, versions: list[
 
 
 def why_absent(operator: str) -> str:
-    """Return why an operator has no decomposition where it does not exist; nothing if the list does not say."""
+    """Return the reason why an operator has no decomposition below its first version; empty if it is not listed."""
     return next((entry.reason for entry in no_conversions().get(operator, ()) if entry.below is not None), "")

@@ -1,7 +1,6 @@
-"""The traits of operators and of nodes, by name, for verification and analysis.
+"""Return the traits of operators and of nodes, by name, for verification and analysis.
 
-A name is enough: a function, or an operator of a domain that nobody registers, is taken for the operator whose name
-it bears.
+The name suffices: a function, or an operator of an unregistered domain, gets the traits of the operator with its name.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _PLAIN = Traits()
 
 
 def declared_traits(name: str, domain: str = "") -> Traits | None:
-    """Return the traits that an operator's file, its package or its row gives, None if there are none."""
+    """Return the traits from an operator's file, its package or its row; None if there are none."""
     operator = operator_for(domain, name)
     if operator is not None and operator.traits is not None:
         return operator.traits
@@ -30,7 +29,7 @@ def declared_traits(name: str, domain: str = "") -> Traits | None:
 
 @functools.cache
 def traits(name: str, domain: str = "") -> Traits:
-    """Return the traits of an operator; of one that is not known, those of the default domain's with its name."""
+    """Return the traits of an operator; for an unknown one, those of the default-domain operator with its name."""
     own = declared_traits(name, default_domain(domain))
     return own or (declared_traits(name) if domain else None) or _PLAIN
 
@@ -46,12 +45,12 @@ def _floats(name: str, domain: str) -> frozenset[Trait]:
 
 
 def attributes_of(node: onnx.NodeProto) -> Mapping[str, Any]:
-    """Return the attributes of a node by name; None for one that refers to a parameter of a function."""
+    """Return the attributes of a node by name; None for a reference to a function's parameter."""
     return {one.name: None if one.ref_attr_name else attribute_value(one) for one in node.attribute}
 
 
 def float_traits(node: onnx.NodeProto) -> frozenset[Trait]:
-    """Return what a node does with floats."""
+    """Return the effects of a node on floats."""
     by_attributes = traits_of(node).floats_by
     if by_attributes:
         return frozenset(by_attributes(attributes_of(node)))
@@ -59,7 +58,7 @@ def float_traits(node: onnx.NodeProto) -> frozenset[Trait]:
 
 
 def integers_of(node: onnx.NodeProto) -> Integers | None:
-    """Return how a node computes with integers, if not exactly."""
+    """Return the kind of a node's integer arithmetic, if it is not exact."""
     own = traits_of(node)
     return own.integers_by(attributes_of(node)) if own.integers_by else own.integers
 
@@ -70,24 +69,24 @@ _LOSES_SIGNS = frozenset({
 
 
 def selects(node: onnx.NodeProto) -> bool:
-    """Return whether a node rounds nothing and has no order of its own."""
+    """Return whether a node rounds nothing and does not depend on the order of arithmetic."""
     return not float_traits(node).isdisjoint({Trait.MOVES, Trait.SELECTS})
 
 
 def is_exact(node: onnx.NodeProto) -> bool:
-    """Return whether a node rounds nothing: one that selects, or that jumps at certain places."""
+    """Return whether a node rounds nothing: it selects, or is a step function."""
     return selects(node) or Trait.STEPS in float_traits(node)
 
 
 def is_firm(node: onnx.NodeProto) -> bool:
-    """Return whether every kernel, in whatever order, returns the same floats for the same floats."""
+    """Return whether every kernel returns the same floats for the same floats, in any order of arithmetic."""
     return is_exact(node) or Trait.ONCE in float_traits(node)
 
 
 def rounds(operator: str) -> bool:
-    """Return whether each kernel of an operator rounds floats in a way of its own.
+    """Return whether each kernel of an operator rounds floats differently.
 
-    The same node in another layout may round otherwise (onnxruntime 1.31.1, Softmax of float16: 1,000 elements along
+    The same node in another layout may round differently (onnxruntime 1.31.1, Softmax of float16: 1,000 elements along
     axis 0 and along the last, by one unit), and at an opset without a kernel its function body does
     (ReduceLogSumExp-28, 1.32.0).
     """
@@ -95,5 +94,5 @@ def rounds(operator: str) -> bool:
 
 
 def keeps_signs(node: onnx.NodeProto) -> bool:
-    """Return whether a node returns zeros with a sign that is defined: its input's, or by IEEE 754, as for Ceil."""
+    """Return whether the sign of a node's zeros is defined: the input's, or by IEEE 754, as for Ceil."""
     return float_traits(node).isdisjoint(_LOSES_SIGNS)

@@ -1,8 +1,8 @@
-"""`Operator`: all that is known of one operator, and the only registry of them.
+"""Define `Operator`, which holds all knowledge about one operator, and the registry of operators.
 
-An operator is lifted from any version it has to a version-free meaning, and written natively at any version that can
-say that meaning. Both follow from the schemas in onnx.defs wherever the meaning's fields bear the attributes' names;
-only what a version says differently stands in the operator's file.
+An operator is lifted from any of its versions to a version-free meaning, and emitted natively at any version that can
+express that meaning. Both follow from the schemas in onnx.defs if the meaning's fields have the attributes' names; the
+operator's file contains only the differences of versions.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from opshift.opsets.registry.traits import Traits
 from opshift.opsets.registry.wider_types import Wider
 
 Operands = tuple[Facts | None, ...]
-"""The known facts about each operand, in the order of `Operator.operands`; None for one that is absent."""
+"""The facts about each operand, in the order of `Operator.operands`; None for an absent one."""
 
 SPELLING = "opshift"
-"""The domain in which a lowering's body spells a meaning: the operator's name, the meaning's fields as attributes."""
+"""The domain of meanings in a lowering's body: the operator's name, with the meaning's fields as attributes."""
 
 
 class Outputs(tuple[Facts, ...]):
-    """The known facts about the outputs of a graph that is an attribute: all that a meaning sees of it."""
+    """The facts about the outputs of a subgraph, which represent it in a meaning."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node apart from its graph: what it is, and the known facts about its inputs (None: left out)."""
+    """A node detached from its graph: its operator and attributes, and the facts about its inputs (None: omitted)."""
 
     domain: str
     name: str
@@ -56,9 +56,9 @@ class Node:
 class Version:
     """One reviewed version of an operator.
 
-    `lift` makes the meaning of the attributes (defaults filled in), `spec` the same under `--semantics spec` where
-    onnxruntime departs from the text. `write` makes attributes of the meaning, or says why this version cannot say it.
-    All three are needed only where the meaning's fields are not the version's attributes.
+    `lift` converts the attributes (with defaults) to the meaning; `spec` does the same under `--semantics spec`, if
+    onnxruntime differs from the specification. `write` converts the meaning to attributes, or returns the reason why
+    this version cannot express it. All three are needed only if the meaning's fields are not the version's attributes.
     """
 
     since: int
@@ -66,31 +66,37 @@ class Version:
     spec: Callable[[Mapping[str, Any]], Any] | None = None
     write: Callable[[Any, Operands], Mapping[str, Any] | Reason] | None = None
     applies_if: Callable[[Any, Operands], Reason | None] | None = None
-    """Why the version cannot express this, in addition to what its schema tells."""
+    """Returns the reason why the version cannot express a meaning, in addition to its schema."""
     unsure: Callable[[Any, Operands], Reason | None] | None = None
-    """What is missing to know that the version can express this: a function is then planned for each kind of call."""
+    """Returns the fact that is needed to decide whether the version applies.
+
+    A function is then planned for each kind of call.
+    """
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Operands that the version has as attributes of another name."""
+    """The operands that the version has as attributes with another name."""
     without: frozenset[str] = frozenset()
-    """Operands that the version does not have, though it has later ones."""
+    """The operands that the version does not have, although it has later ones."""
     left_out: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """What operands are that the version has as attributes, where a node leaves these out; else as a missing input."""
+    """The values of omitted attributes that are operands; by default they count as omitted inputs."""
     made: Mapping[str, Callable[[Mapping[str, Any]], np.ndarray[Any, Any] | None]] = dataclasses.field(
         default_factory=dict
     )
-    """Operands that the version has in attributes of another form: what makes the constant, None if it is absent."""
+    """The operands that the version has as attributes in another form.
+
+    The functions return the constant, or None if absent.
+    """
     explicit: frozenset[str] = frozenset()
-    """Attributes that a converted node must have even if they are at their defaults."""
+    """The attributes that a converted node must have even with default values."""
 
 
 @dataclass(frozen=True)
 class Operator:
     """An operator: its meaning, its versions, its lowerings and its oracle.
 
-    `meaning` is a frozen dataclass; `operands` names the inputs after the newest version, also those that other
-    versions have as attributes; `variadic` operators have any number. `normal` makes the one canonical form of
-    meaning and operands. `oracle` computes the outputs with numpy, from the specification's text alone; `moves_data`
-    says that it only moves elements about, so that partly known shapes can pass through it.
+    `meaning` is a frozen dataclass; `operands` names the inputs after the newest version, including those that other
+    versions have as attributes; `variadic` operators have any number. `normal` returns the canonical form of meaning
+    and operands. `oracle` computes the outputs with numpy, from the specification's text alone; `moves_data`: it only
+    moves elements, so that partly known shapes can pass through it.
     """
 
     name: str
@@ -101,67 +107,69 @@ class Operator:
     lowerings: tuple[Lowering, ...] = ()
     domain: str = ""
     means: Operator | None = None
-    """Another operator, whose meaning this one has under a different name."""
+    """Another operator with the same meaning under a different name."""
     variadic: bool = False
     moves_data: bool = False
     wider_types: Wider = dataclasses.field(default_factory=dict)
-    """Wider element types that give the same result, where a version does not accept the node's own."""
+    """Wider element types with the same result, if a version does not accept the node's own type."""
     weight: float = 1.0
     """The relative cost of such a node, if more than one lowering applies."""
     normal: Callable[[Any, Operands], tuple[Any, Operands]] | None = None
     outputs: Callable[[Any, tuple[bool, ...]], Any] | None = None
-    """Changes a meaning by how many outputs there are, and which are used, where a version lets these tell."""
+    """Changes a meaning by the number of outputs and the used ones, if these are part of it."""
     fault: Callable[[Any, Operands], str | None] | None = None
     """Return the error of an invalid node that onnx's own inference accepts."""
     idle: Callable[[Any, Operands], bool] | None = None
-    """Whether the output is the first operand as it is."""
+    """Whether the output is the unchanged first operand."""
     neutral: Callable[[Any, Operands], int | None] | None = None
-    """The operand that the output repeats where constants decide that, if it has the output's shape: x of x * 1."""
+    """The index of an operand that equals the output because of constants, if the shapes match: x of x * 1."""
     shape: Callable[[Any, Operands], tuple[Dim, ...] | None] | None = None
-    """The first output's dimensions, where onnx infers none: from partly known shapes, or from unknown ranks."""
+    """The first output's dimensions, if onnx infers none: from partly known shapes, or from unknown ranks."""
     dtype: Callable[[Any], int] | None = None
-    """The first output's element type, where a lowering may ask for another than the schema says."""
+    """The first output's element type, if a lowering may request another than the schema's."""
     by_facts: Callable[[Mapping[str, Any], Operands], Facts | None] | None = None
-    """The output's elements of a node with these attributes, where shapes and types of its inputs decide them."""
+    """The output's elements of a node with these attributes, if shapes and types of its inputs determine them."""
     of_dims: Callable[..., Dim] | None = None
-    """An element of the output, of an operator that computes each from those at its place, some of which are not known:
-    a symbol, which is a dimension and so not negative, or None."""
+    """Computes an output element from input elements at its index, some of which are unknown.
+
+    They may be symbols, which are dimensions and so not negative, or None.
+    """
     facts: Callable[[Any, Operands], tuple[Facts, ...]] | None = None
-    """The known facts about the outputs of a step: an operator that only lowerings say, of which no schema tells."""
+    """The facts about the outputs of an internal operator, which only lowerings emit and which has no schema."""
     adversarial: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None
-    """Changes drafted inputs, by operand name, into ones that this operator is likely to get wrong."""
+    """Changes drafted inputs, by operand name, into adversarial ones for this operator."""
     longest: int | None = None
-    """The longest axis that the proof feeds, where a lowering needs memory that grows with its square."""
+    """The maximum axis length that verification feeds, if a lowering needs quadratic memory."""
     nan_defined: Callable[[Any, Operands], bool] = lambda meaning, operands: True
-    """Whether NaN inputs have a result that can be kept."""
+    """Whether NaN inputs have a defined result that can be preserved."""
     infinity_defined: Callable[[Any, Operands], bool] = lambda meaning, operands: True
-    """The same of infinities."""
+    """The same for infinities."""
     body_unused: str = ""
-    """Why ONNX's own function body is never used: it overflows, say, where the kernel does not."""
+    """The reason why ONNX's own function body is never used: for example, it overflows where the kernel does not."""
     refused: str = ""
-    """What has no replacement, for the documents: of operators that no opset has."""
+    """The parts without a replacement, for the documents: of operators that no opset has."""
     before: Version | None = None
     """The version that onnxruntime registers for opsets below the first of ONNX's."""
     traits: Traits | None = None
-    """The facts for verification and analysis; None, which no operator of the package has: nothing is known."""
+    """The facts for verification and analysis; None if they are unknown, which is never the case in this package."""
 
     @property
     def has_lowerings(self) -> bool:
-        """Whether there are lowerings that no assumption of the caller's has to allow."""
+        """Whether there are lowerings that need no assumption accepted by the caller."""
         return any(one.assumes is None for one in self.lowerings)
 
     def version(self, since: int) -> Version | None:
-        """Return the reviewed version, None if nobody has read it."""
+        """Return the reviewed version, or None if it was not reviewed."""
         known = self.versions if self.before is None else (self.before, *self.versions)
         return next((version for version in known if version.since == since), None)
 
 
 @dataclass(frozen=True)
 class Lifted:
-    """A node's meaning, the known facts about its operands, and which outputs are used.
+    """A node's meaning, the facts about its operands, and the used outputs.
 
-    `sources` gives, for each operand, the index of the node's input that it comes from; None where it is absent, or a
-    constant that the node has in another form.
+    `sources` has, for each operand, the index of its node input; None if it is absent, or a constant that the node has
+    in another form.
     """
 
     operator: Operator
@@ -172,13 +180,13 @@ class Lifted:
 
     @functools.cached_property
     def key(self) -> tuple[Any, ...]:
-        """The key that is equal for two nodes if every lowering treats them alike."""
-        # A meaning equals another that says 0.0 for -0.0; in words they differ.
+        """A key that two nodes share if every lowering treats them alike."""
+        # Meanings with 0.0 and -0.0 compare equal, but their texts differ.
         return self.operator.domain, self.operator.name, self.meaning, repr(self.meaning), self.operands, self.used
 
 
 def _as_operand(value: Any) -> Facts | None:
-    """An attribute that another version has as an input: a list is a vector, a number a scalar; int64 or float."""
+    """Return an attribute that another version has as an input: a vector or scalar of int64 or float."""
     if value is None:
         return None
     array = np.array(value)
@@ -190,7 +198,7 @@ def _defaults(meaning: Any) -> dict[str, Any]:
 
 
 def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
-    """Return the meaning of a node of this operator, or why it has none that is known."""
+    """Return the meaning of a node of this operator, or the reason why its meaning is unknown."""
     if node.domain == SPELLING and operator.domain != SPELLING:
         meaning = _adjusted_to_outputs(operator, operator.meaning(**node.attributes), node.used)
         given = range(len(node.inputs))
@@ -203,8 +211,8 @@ def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
     if wrong := misfit(schema, node.attributes):
         return Reason(f"its attribute {wrong} is {node.attributes[wrong]!r}, which it cannot be", invalid=True)
     required = (name for name, (is_required, _) in schema.attributes.items() if is_required)
-    if lacking := next((name for name in required if name not in node.attributes), ""):
-        return Reason(f"{lacking} is a parameter of the function, which only a call gives", missing=True)
+    if missing := next((name for name in required if name not in node.attributes), ""):
+        return Reason(f"{missing} is a parameter of the function, which only a call gives", missing=True)
     attributes = {name: node.attributes.get(name, default) for name, (_, default) in schema.attributes.items()}
     make = version.spec if semantics == "spec" and version.spec else version.lift
     if make:
@@ -245,7 +253,7 @@ def _operands(
         # Split-1 has an attribute and an input of one name: "using argument 'axis' or optional second input blob".
         fed = position < len(node.inputs) and position < len(schema.inputs) and schema.inputs[position].name == name
         if name in schema.attributes and not fed:
-            # One left out is an operand left out: its default is what the input's absence means, but for `left_out`.
+            # An omitted attribute is an omitted operand: its default equals the input's absence, except for `left_out`.
             operands.append(_as_operand(node.attributes.get(name, version.left_out.get(operand))))
             sources.append(None)
             continue
@@ -269,7 +277,7 @@ def _normal(lifted: Lifted) -> Lifted:
 
 @dataclass(frozen=True)
 class Native:
-    """The operator itself at one version: attributes, and the operands that are its inputs, by their index."""
+    """The operator itself at one version: attributes, and the indices of the operands that are its inputs."""
 
     since_version: int
     attributes: Mapping[str, Any]
@@ -277,7 +285,7 @@ class Native:
 
 
 def write_native(lifted: Lifted, opset: int) -> Native | Reason:
-    """Express the meaning with the operator itself as this opset has it, or tell why that cannot be done."""
+    """Express the meaning with this opset's version of the operator itself, or return the reason why not."""
     operator = lifted.operator
     schema = schema_at(operator.domain, operator.name, opset)
     if schema is None:
@@ -338,8 +346,8 @@ def write_native(lifted: Lifted, opset: int) -> Native | Reason:
 
 
 def bound(call: BodyNode, body: Body, lifted: Lifted) -> tuple[str, Mapping[str, Any]]:
-    """Return the operator of a body's node and its attributes, parameters replaced by what was bound."""
-    # `Itself` is the operator with the fields given, `Same` the operator with the fields of this meaning but those.
+    """Return the operator of a body's node and its attributes, with parameters bound."""
+    # `Itself` is the operator with these fields, `Same` the operator with this meaning's other fields.
     itself = call.domain == SPELLING and call.name in ("Itself", "Same")
     name = lifted.operator.name if itself else call.name
     if not call.parameters and not (itself and call.name == "Same"):
@@ -348,7 +356,7 @@ def bound(call: BodyNode, body: Body, lifted: Lifted) -> tuple[str, Mapping[str,
     for attribute, parameter in call.parameters.items():
         value = body.bound[parameter]
         if isinstance(value, Tensor):
-            # onnxscript has no parameters for tensors: one may be bound where the body has a list of numbers.
+            # onnxscript has no tensor parameters: a tensor may be bound to a list of numbers in the body.
             attributes[attribute if call.domain == SPELLING else "value"] = value
         elif value is not None:
             attributes[attribute] = value
@@ -358,7 +366,7 @@ def bound(call: BodyNode, body: Body, lifted: Lifted) -> tuple[str, Mapping[str,
 
 
 def _nondefault_fields(meaning: Any) -> dict[str, Any]:
-    """The fields of a meaning that are not at their defaults."""
+    """Return the fields of a meaning without default values."""
     values = {field.name: (getattr(meaning, field.name), field.default) for field in dataclasses.fields(meaning)}
     return {name: value for name, (value, default) in values.items() if value != default}
 
@@ -367,7 +375,7 @@ def _nondefault_fields(meaning: Any) -> dict[str, Any]:
 
 
 def _file_name(name: str) -> str:
-    """An operator's file is named after it, in lower case; Python's own words get an underscore."""
+    """Return the name of an operator's file: lower case; Python keywords get an underscore."""
     lower = name.lower()
     return f"{lower}_" if keyword.iskeyword(lower) else lower
 
@@ -381,7 +389,7 @@ _FOLDERS: Mapping[str, tuple[str, ...]] = {
     MICROSOFT: ("opshift.opsets.microsoft",),
     ML: ("opshift.opsets.ml",),
 }
-"""The packages that have the operators of a domain; onnxruntime registers some of its own in the default domain."""
+"""The packages with the operators of a domain; onnxruntime registers some of its own in the default domain."""
 
 
 @functools.cache
@@ -391,7 +399,7 @@ def _files(package: str) -> frozenset[str]:
 
 @functools.cache
 def _third_party() -> Mapping[tuple[str, str], importlib.metadata.EntryPoint]:
-    """Operators that other packages register; an entry point is named `Name`, or `domain:Name`."""
+    """Return the operators that other packages register; an entry point is named `Name`, or `domain:Name`."""
     found: dict[tuple[str, str], importlib.metadata.EntryPoint] = {}
     for entry in importlib.metadata.entry_points(group="opshift.operators"):
         domain, _, name = entry.name.rpartition(":")
@@ -406,7 +414,7 @@ def _third_party() -> Mapping[tuple[str, str], importlib.metadata.EntryPoint]:
 
 @functools.cache
 def operator_for(domain: str, name: str) -> Operator | None:
-    """Return the operator that a node names, None if it has no file and no package registers it."""
+    """Return the operator of a node, or None if it has no file and no package registers it."""
     for package in _FOLDERS.get(domain, ()):
         if _file_name(name) in _files(package):
             operator: Operator = importlib.import_module(f"{package}.{_file_name(name)}").OPERATOR
@@ -427,28 +435,28 @@ def _operators_in(package: str) -> Iterator[Operator]:
 
 
 def dialect_operators() -> tuple[Operator, ...]:
-    """Return onnxruntime's own operators that have a file, by name; those of the default domain come last."""
+    """Return onnxruntime's own operators with a file, by name; those of the default domain come last."""
     found = (operator for operator in _operators_in(*_FOLDERS[MICROSOFT]) if operator.versions)
     return tuple(sorted(found, key=lambda operator: (not operator.domain, operator.name)))
 
 
 def ml_operators() -> tuple[Operator, ...]:
-    """Return the operators of ai.onnx.ml that have a file, by name."""
+    """Return the operators of ai.onnx.ml with a file, by name."""
     found = (operator for operator in _operators_in(*_FOLDERS[ML]) if operator.versions)
     return tuple(sorted(found, key=lambda operator: operator.name))
 
 
 def replaced_operators() -> tuple[Operator, ...]:
-    """Return the operators of other domains that have a file."""
+    """Return the operators of other domains with a file."""
     return (*dialect_operators(), *ml_operators())
 
 
 def known_operators() -> tuple[Operator, ...]:
-    """Return every operator that has a file or is registered by a package, by name."""
+    """Return every operator with a file or from a package, by name."""
     return tuple(operator for operator in _all_operators() if operator.versions)
 
 
 def internal_operators() -> tuple[Operator, ...]:
-    """Return the operators without a version: lowerings say them, and models do not have them."""
+    """Return the operators without a version, which only lowerings emit."""
     filed = (*_operators_in(*_FOLDERS[MICROSOFT]), *_operators_in(*_FOLDERS[ML]))
     return tuple(operator for operator in (*_all_operators(), *filed) if not operator.versions)

@@ -1,6 +1,6 @@
-"""Schemas that opshift adds to onnx's own, for its process only (onnx_process.py): onnx's registry here lacks them.
+"""Define schemas that opshift adds to onnx's registry, only in its child process (onnx_process.py).
 
-This module imports nothing: in that process there is no package `onnx`, only its extension module.
+This module imports nothing: that process has only the extension module of the package `onnx`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEPRECATED = "opshift.deprecated"
-"""The domain of versions that onnx deprecates and opshift reads: its checker and inference refuse them in their own."""
+"""The domain of versions that onnx deprecates and opshift reads: onnx refuses them in their own domain."""
 
 READ = frozenset({("GroupNormalization", 18)})
-"""Versions that ONNX deprecates in the opset they came with, and that onnxruntime runs (1.31.1) all the same.
+"""Versions that ONNX deprecated in their first opset, and that onnxruntime still runs (1.31.1).
 
 It runs neither Upsample-10 nor Scatter-11.
 """
 
 
 def schemas(defs: Any) -> list[Any]:
-    """Return new schemas, not registered; `defs` is onnx.defs or the part of the extension module that it wraps.
+    """Return new unregistered schemas; `defs` is onnx.defs or its part of the extension module.
 
     The first output of each has the type of the first input.
     """
@@ -49,7 +49,7 @@ def _hardmax_axes(schema: Any) -> Any:
 
 
 def _revived(defs: Any, name: str, since_version: int) -> Any:
-    """Return a deprecated version, no longer deprecated, with all that its nodes must have."""
+    """Return a deprecated version as a valid one, with all required parts of its nodes."""
     raw = defs.get_schema(name, since_version, "")
     return defs.OpSchema(
         f"{name}-{since_version}",

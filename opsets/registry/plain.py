@@ -1,4 +1,4 @@
-"""Operators without attributes that have always meant the same, but for the element types they take."""
+"""Define operators without attributes whose versions differ only in element types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def more_than_two(meaning: Plain, operands: Operands) -> Reason | None:
 
 
 def of_two_shapes(meaning: Plain, operands: Operands) -> Reason | None:
-    """Require two tensors of floats that are not known to have one shape."""
+    """Require two float tensors whose shapes are not known to be equal."""
     if len(operands) != 2 or one_shape(meaning, operands) is None:
         return Reason("the inputs are not two of different shapes")
     floats = all(facts is not None and facts.dtype in FLOATS for facts in operands)
@@ -49,13 +49,13 @@ def own_type(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
 
 
 def known_type(meaning: Any, operands: Operands) -> Reason | None:
-    """Require a known element type, which constants are to have."""
+    """Require a known element type, which constants get."""
     known = operands[0] is not None and operands[0].dtype is not None
     return None if known else Reason("the element type is unknown", missing=True)
 
 
 def in_own_type(**numbers: float) -> Callable[[Any, Operands], Mapping[str, Any]]:
-    """Return what binds numbers in the element type of the first operand: a constant in a body is a float."""
+    """Return a function that binds numbers in the first operand's type: a constant in a body is a float."""
 
     def bind(meaning: Any, operands: Operands) -> Mapping[str, Any]:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(operands[0].dtype or 0) if operands[0] else np.dtype(np.float32)
@@ -65,9 +65,9 @@ def in_own_type(**numbers: float) -> Callable[[Any, Operands], Mapping[str, Any]
 
 
 def in_wide_type(**numbers: float) -> Callable[[Any, Operands], Mapping[str, Any]]:
-    """Return what binds numbers as `in_own_type` does, but in float beside 16-bit floats, and `within` and `to`.
+    """Return a function that binds numbers like `in_own_type`, but in float for 16-bit floats, and `within` and `to`.
 
-    onnxruntime computes in float there, with numbers that are floats.
+    For these, onnxruntime computes in float, with numbers of float.
     """
 
     def bind(meaning: Any, operands: Operands) -> Mapping[str, Any]:
@@ -81,13 +81,13 @@ def in_wide_type(**numbers: float) -> Callable[[Any, Operands], Mapping[str, Any
 
 
 def all_bits(meaning: Any, operands: Operands) -> Mapping[str, Any]:
-    """Bind `ones` to the integer of the first operand's type whose bits are all set: -1, or the largest number."""
+    """Bind `ones` to the integer of the first operand's type with all bits set: -1, or the largest number."""
     dtype = onnx.helper.tensor_dtype_to_np_dtype(operands[0].dtype or TensorProto.INT64 if operands[0] else 7)
     return {"ones": Tensor(np.array(np.iinfo(dtype).max if dtype.kind == "u" else -1, dtype))}
 
 
 def all_are(operand: Facts | None, number: float) -> bool:
-    """Return whether all elements are constant and this number; of floats, 0.0 is not -0.0."""
+    """Return whether all elements are constant and equal to this number; for floats, 0.0 differs from -0.0."""
     if operand is None or operand.known is None or operand.known.dtype.kind not in "biuf":
         return False
     signed = operand.known.dtype.kind != "f" or (np.signbit(operand.known) == np.signbit(number)).all()
@@ -97,9 +97,9 @@ def all_are(operand: Facts | None, number: float) -> bool:
 def neutral_operand(
     number: float, *, right_only: bool = False, floats: float | None = None
 ) -> Callable[[Any, Operands], int | None]:
-    """Return what finds the operand beside one that is all `number`, which changes nothing.
+    """Return a function that finds the operand that is returned unchanged, because the other is all `number`.
 
-    With `right_only` the second operand must be that number. `floats` is the number in floats, if another one.
+    With `right_only`, the second operand must be that number. `floats` is the number for floats, if it differs.
     """
 
     def neutral(meaning: Any, operands: Operands) -> int | None:
@@ -115,12 +115,12 @@ def neutral_operand(
 
 
 def single_operand(meaning: Any, operands: Operands) -> int | None:
-    """Return the operand of which there is only one."""
+    """Return the index of the only operand."""
     return 0 if len(operands) == 1 else None
 
 
 def absorbing_operand(ends: float, keeps: float) -> Callable[[Any, Operands], int | None]:
-    """Return what finds the operand that And or Or repeats: all elements of one are `ends`, or of the other `keeps`."""
+    """Return a function that finds the operand that And or Or returns: one is all `ends`, or the other all `keeps`."""
 
     def neutral(meaning: Any, operands: Operands) -> int | None:
         found = next((place for place, one in enumerate(operands) if all_are(one, ends)), None)
@@ -130,7 +130,7 @@ def absorbing_operand(ends: float, keeps: float) -> Callable[[Any, Operands], in
 
 
 def two_integers(meaning: Plain, operands: Operands) -> Reason | None:
-    """Require two tensors of integers, which have no NaN that a comparison would lose."""
+    """Require two integer tensors, which have no NaN that a comparison would lose."""
     dtypes = {facts.dtype for facts in operands if facts is not None} - {None}
     if len(operands) == 2 and dtypes and dtypes <= INTEGERS:
         return None
@@ -138,7 +138,7 @@ def two_integers(meaning: Plain, operands: Operands) -> Reason | None:
 
 
 def two_floats(meaning: Plain, operands: Operands) -> Reason | None:
-    """Require two tensors of floats."""
+    """Require two float tensors."""
     dtypes = {facts.dtype for facts in operands if facts is not None} - {None}
     if len(operands) == 2 and dtypes and dtypes <= FLOATS:
         return None
@@ -146,15 +146,16 @@ def two_floats(meaning: Plain, operands: Operands) -> Reason | None:
 
 
 def of_double(meaning: Any, operands: Operands) -> Reason | None:
-    """Require double, for which onnxruntime 1.31.1 has no kernel of many a function."""
+    """Require double, for which onnxruntime 1.31.1 lacks kernels of many functions."""
     dtype = operands[0].dtype if operands[0] is not None else None
     return None if dtype == TensorProto.DOUBLE else Reason("it is not known to be double", missing=dtype is None)
 
 
 def distinct_upper_halves(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give 64-bit integers equal upper halves only where the lower ones are small.
+    """Change 64-bit integers so that their upper halves are equal only if the lower ones are small.
 
-    Elsewhere onnxruntime compares the lower ones as signed: the larger of 2^31 and 0 is 0 to it (seen in 1.31.1).
+    Otherwise onnxruntime compares the lower halves as signed: it returns 0 as the larger of 2^31 and 0 (seen in
+    1.31.1).
     """
     wide = {name for name, array in feeds.items() if array.dtype.kind in "iu" and array.dtype.itemsize == 8}
     free = {name for name in wide if feeds[name].flags.writeable}

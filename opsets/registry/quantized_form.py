@@ -1,4 +1,4 @@
-"""The form of an operator on quantized values: one operator for floats between DequantizeLinear and QuantizeLinear."""
+"""Map float operators between DequantizeLinear and QuantizeLinear to operators on quantized values."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason
 
 BYTES: Mapping[int, tuple[int, int]] = {TensorProto.UINT8: (0, 255), TensorProto.INT8: (-128, 127)}
-"""The ends of the types that operators on quantized values have in most runtimes."""
+"""The ranges of the types that operators on quantized values have in most runtimes."""
 
 _LARGEST_SUM = 2**31 - 1
 _ORDINARY = 2.0**-40, 2.0**40
-"""Products of two scales between these, by a third one, neither overflow nor lose digits in float."""
+"""Products of two scales in this range, divided by a third one, neither overflow nor lose digits in float."""
 
 
 @dataclass(frozen=True)
 class Quantized:
-    """A quantized value: `data`, with scales and zero points that are constants, and the axis along which these are.
+    """A quantized value: `data`, its constant scales and zero points, and their axis.
 
     The zero points have the shape of the scales.
     """
@@ -41,25 +41,25 @@ class Quantized:
 
     @property
     def farthest(self) -> int:
-        """How far an element can be from its zero point."""
+        """The maximum distance of an element from its zero point."""
         low, high = BYTES[self.dtype]
         zero = self.zero.astype(np.int64)
         return int(max((zero - low).max(), (high - zero).max()))
 
 
 Read = Quantized | Facts | None
-"""What an operator of floats reads: a dequantized value, another one, or none."""
+"""An input of a float operator: a dequantized value, another value, or none."""
 
 
 @dataclass(frozen=True)
 class QuantizedForm:
-    """How an operator on quantized values computes what one of floats does.
+    """The mapping from a float operator to an operator on quantized values.
 
     Attributes:
-        reads: the names of its operands that the inputs of the operator of floats become. The scale and the zero point
-            of one are called after it: `x_scale` and `x_zero_point`, where the operator has such operands.
-        made: the name that those of the result are called after.
-        why_not: why it does not compute what a node does; from the meaning of that, what it reads, and its result.
+        reads: the names of its operands for the float operator's inputs. Their scale and zero point are named after
+            them: `x_scale` and `x_zero_point`, if the operator has such operands.
+        made: the prefix of the names of the result's scale and zero point.
+        why_not: returns the reason why it cannot replace a node, from the node's meaning, its inputs and its result.
     """
 
     reads: tuple[str, ...]
@@ -68,7 +68,7 @@ class QuantizedForm:
 
 
 def of_bytes(read: Sequence[Read], made: Quantized) -> Reason | None:
-    """Require that factors and result are bytes, that all but the second factor have one scale, and ordinary ones."""
+    """Require bytes for factors and result, a single scale except for the second factor, and ordinary scales."""
     for place, one in enumerate((made, *read)):
         if not isinstance(one, Quantized):
             return Reason("an input is not dequantized")
@@ -83,10 +83,10 @@ def of_bytes(read: Sequence[Read], made: Quantized) -> Reason | None:
 
 
 def rounds_little(scales: Sequence[npt.NDArray[Any] | None], terms: int | None) -> Reason | None:
-    """Require that sums in float, of so many products of bytes, are less than half a step off.
+    """Require an error of less than half a step for float sums of `terms` products of bytes.
 
-    `scales` are those of the factors and of the result; None where one is computed. The sum of n numbers of up to t is
-    less than n t units of rounding off, unless all errors have one sign (Higham and Mary, 2019).
+    `scales` are those of the factors and of the result; None for a computed one. The error of a sum of n numbers of up
+    to t is less than n t units of rounding, unless all errors have one sign (Higham and Mary, 2019).
     """
     known = [scale.astype(np.float64) for scale in scales if scale is not None and scale.size]
     if len(known) < len(scales):
@@ -99,7 +99,7 @@ def rounds_little(scales: Sequence[npt.NDArray[Any] | None], terms: int | None) 
 
 
 def sums_fit(factors: Sequence[Read], made: Quantized, terms: int | None, added: int = 0) -> Reason | None:
-    """Require that sums of so many products, and what is added to them, fit int32, and are as exact in float."""
+    """Require that sums of `terms` products, plus an addend, fit int32, and are exact in float."""
     if terms is None:
         return Reason("it is unknown how many products are added up, and sums may not fit int32", missing=True)
     if not terms:
@@ -113,7 +113,7 @@ def sums_fit(factors: Sequence[Read], made: Quantized, terms: int | None, added:
 
 
 def bias(read: Read, one: Read, other: Read) -> Reason | int:
-    """Return the largest element of a bias that is quantized by the product of the scales of both factors, or why not.
+    """Return the largest element of a bias quantized by the product of both factors' scales, or the reason why not.
 
     QLinearConv-10: "The bias must be quantized using scale = x_scale * w_scale and zero_point = 0".
     """
@@ -132,7 +132,7 @@ def bias(read: Read, one: Read, other: Read) -> Reason | int:
 
 
 def moved(operand: str) -> QuantizedForm:
-    """Return the form of an operator that moves or selects elements of an input: the same, on quantized values."""
+    """Return the form of an operator that moves or selects elements, which also works on quantized values."""
 
     def why_not(what: Any, read: Sequence[Read], made: Quantized) -> Reason | None:
         if reason := of_bytes(read[:1], made):

@@ -1,4 +1,4 @@
-"""The operators' schemas as onnx.defs has them, read once into plain frozen data."""
+"""Read the operators' schemas in onnx.defs once into plain frozen data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Parameter:
     optional: bool
     variadic: bool
     homogeneous: bool = True
-    """Whether all inputs of a variadic one have the same type."""
+    """Whether all inputs of a variadic parameter have the same type."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Schema:
     inputs: tuple[Parameter, ...]
     outputs: tuple[Parameter, ...]
     attributes: Mapping[str, tuple[bool, Any]]
-    """Attribute name -> (required, default)."""
+    """The attributes by name: whether each is required, and its default."""
     has_body: bool
-    """Whether ONNX says what it means by a function of other operators, which onnxruntime inlines."""
+    """Whether ONNX defines it by a function body, which onnxruntime inlines."""
     raw: onnx.defs.OpSchema
 
     def input(self, index: int) -> Parameter | None:
-        """Return the formal input for an actual one; a variadic input takes all that follow."""
+        """Return the formal parameter of an actual input; a variadic parameter covers all following inputs."""
         if index < len(self.inputs):
             return self.inputs[index]
         return self.inputs[-1] if self.inputs and self.inputs[-1].variadic else None
@@ -66,7 +66,7 @@ class Schema:
 
 
 def attribute_value(attribute: onnx.AttributeProto) -> Any:
-    """Return an attribute as a Python value: int, float, str, tuple, or the protobuf message it holds."""
+    """Return an attribute as a Python value: int, float, str, tuple, or its protobuf message."""
     value = onnx.helper.get_attribute_value(attribute)
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
@@ -110,16 +110,16 @@ def _view(raw: onnx.defs.OpSchema) -> Schema:
 
 @functools.cache
 def schema_at(domain: str, name: str, opset: int) -> Schema | None:
-    """Return the version of an operator that an opset has; None if it has none, or only a deprecated one."""
+    """Return an operator's version at an opset; None if there is none, or only a deprecated one."""
     raw = _raw(domain, name, opset)
     return None if raw is None or raw.deprecated else _view(raw)
 
 
 @functools.cache
 def schema_read_at(domain: str, name: str, opset: int) -> Schema | None:
-    """Return the version of an operator that a node written at an opset has.
+    """Return the schema of an operator's node at an opset, for reading models.
 
-    It may be one of `READ`, or one of onnxruntime's own where ONNX has none.
+    It may be one of `READ`, or onnxruntime's own if ONNX has none.
     """
     raw = _raw(domain, name, opset)
     if raw is None:
@@ -131,7 +131,7 @@ def schema_read_at(domain: str, name: str, opset: int) -> Schema | None:
 
 
 def version_read_at(domain: str, name: str, opset: int) -> int:
-    """Return the version of an operator that a node written at an opset has; 1 where there is none."""
+    """Return the version of an operator's node at an opset, for reading models; 1 if there is none."""
     schema = schema_read_at(domain, name, opset)
     return schema.since_version if schema else 1
 
@@ -152,12 +152,12 @@ def _raw(domain: str, name: str, opset: int) -> onnx.defs.OpSchema | None:
 
 @functools.cache
 def _own() -> Mapping[tuple[str, str], onnx.defs.OpSchema]:
-    """Return the schemas that opshift adds to those of onnx, by domain and name."""
+    """Return the schemas that opshift adds to onnx's, by domain and name."""
     return {(schema.domain, schema.name): schema for schema in own_schemas.schemas(onnx.defs)}
 
 
 def _revived(name: str, since_version: int) -> Schema:
-    """Return a version of `READ` as one that is not deprecated."""
+    """Return a version of `READ` that is not deprecated."""
     return dataclasses.replace(_view(_own()[DEPRECATED, f"{name}-{since_version}"]), name=name)
 
 
@@ -173,7 +173,7 @@ _FLAGS = frozenset(
         *("noop_with_empty_axes", "reverse", "select_last_index", "sorted", "storage_order", "transA", "transB"),
     }
 )
-"""Attributes that every version which has them says to be 0 or 1."""
+"""The attributes that are 0 or 1 in every version that has them."""
 _LISTS: Mapping[Any, type | tuple[type, ...]] = {
     _ATTRIBUTE.INTS: int,
     _ATTRIBUTE.FLOATS: (int, float),
@@ -182,10 +182,10 @@ _LISTS: Mapping[Any, type | tuple[type, ...]] = {
 
 
 def misfit(schema: Schema, attributes: Mapping[str, Any]) -> str | None:
-    """Return an attribute whose value is not one that the schema allows.
+    """Return an attribute whose value the schema does not permit.
 
-    A call of a function may give one a value of any type, and runtimes differ in what a flag of 2 means (onnxruntime
-    1.31.1: off).
+    A function call may pass a value of any type, and runtimes differ in the meaning of a flag of 2 (onnxruntime 1.31.1:
+    off).
     """
     for name, value in attributes.items():
         wanted = schema.raw.attributes[name].type if name in schema.attributes else None
@@ -202,7 +202,7 @@ def misfit(schema: Schema, attributes: Mapping[str, Any]) -> str | None:
 
 @functools.cache
 def foreign_operators(domain: str) -> frozenset[str]:
-    """Return the operators of a domain other than the default one, as far as onnx or onnxruntime define them."""
+    """Return the operators of a domain other than the default one that onnx or onnxruntime define."""
     own = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if schema.domain == domain}
     return frozenset({*own, *dialect.operators(domain)})
 
@@ -217,4 +217,4 @@ OLDEST = 7
 """The oldest opset of a target."""
 
 OLDEST_SOURCE = 1
-"""The oldest opset of a model that is read."""
+"""The oldest opset of a source model."""

@@ -1,6 +1,6 @@
-"""Operators without a file: the meaning of a node is its attributes, as its version names them.
+"""Represent operators without a file: the meaning of a node is its attributes, as its version names them.
 
-What another version says of it is read off the reviewed rows of `equivalences.toml`.
+The reviewed rows of `equivalences.toml` define the relation to other versions.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ _OPAQUE = frozenset(
     getattr(onnx.defs.OpSchema.AttrType, name)
     for name in ("GRAPH", "GRAPHS", "TYPE_PROTO", "TYPE_PROTOS", "SPARSE_TENSOR", "SPARSE_TENSORS")
 )
-"""Attributes that a fragment cannot hold."""
+"""The types of attributes that a fragment cannot hold."""
 
 
 @dataclass(frozen=True)
 class VersionedAttributes:
-    """The attributes that are not the default, as the version of this number words them."""
+    """The attributes without defaults, in the form of this version number."""
 
     since: int
     attributes: tuple[tuple[str, Any], ...] = ()
 
 
 def operator_of(domain: str, name: str) -> Operator | None:
-    """Return the operator of a node: from its file or its package, else, in the default domain, off its schemas."""
+    """Return the operator of a node: from its file or its package, or in the default domain from its schemas."""
     return operator_for(domain, name) or (None if domain else _schema_only_operator(name))
 
 
 @functools.cache
 def schemas(name: str) -> tuple[Schema, ...]:
-    """Return the versions of an operator of the default domain of all opsets, oldest first."""
+    """Return the versions of a default-domain operator in all opsets, oldest first."""
     found = (schema_at("", name, opset) for opset in range(OLDEST_SOURCE, NEWEST + 1))
     return tuple({schema.since_version: schema for schema in found if schema is not None}.values())
 
 
 def has_body(name: str) -> bool:
-    """Return whether ONNX says of any version of an operator what it means in nodes of others."""
+    """Return whether ONNX defines a function body for any version of an operator."""
     return any(schema.has_body for schema in schemas(name))
 
 

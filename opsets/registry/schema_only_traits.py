@@ -1,4 +1,4 @@
-"""The traits of operators without a file, one row each."""
+"""Define the traits of operators without a file, one row each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from opshift.opsets.registry.traits import EVERY, AlongAxis, Flow, IterationLayo
 def _joins_none(inputs: Sequence[Any]) -> bool:
     """Return whether a sequence has an element that is empty, and others of another shape.
 
-    onnxruntime 1.32.0 joins them whether they fit or not, and leaves the place of an empty one as memory is.
+    onnxruntime 1.32.0 concatenates them without checking their shapes, and leaves the part of an empty one
+    uninitialized.
     """
     shapes = [getattr(one, "shape", None) for one in (inputs[0] if isinstance(inputs[0], list) else ())]
     return len(set(shapes)) > 1 and any(shape is not None and 0 in shape for shape in shapes)

@@ -1,6 +1,7 @@
-"""Relations between the shapes of a node's inputs: hints for the search of shapes that a model accepts.
+"""Relate the shapes of a node's inputs: hints for the search of shapes that a model accepts.
 
-Rules that one operator has alone are in its file; here are those that several have, and those of operators without one.
+Rules for one operator are in its file; this module has the rules for several operators, and for operators without a
+file.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _Hint = TypeVar("_Hint")
 
 @dataclass(frozen=True)
 class NodeShapes:
-    """A node as rules see it.
+    """A node in the form for rules.
 
     Attributes:
-        inputs: the shape of each input, None where not even the rank is known.
+        inputs: the shape of each input, None for an unknown rank.
         output: the shape of the first output.
-        attributes: those that the node has.
-        opset: the version of the default domain.
+        attributes: the node's attributes.
+        opset: the opset of the default domain.
         constant: the elements of an input by its index, as a vector, if they are a few constants.
     """
 
@@ -41,18 +42,18 @@ class NodeShapes:
 
 
 EqualDims = Callable[[NodeShapes], Pairs]
-"""Yields the dims of inputs that are equal, or that are spread over each other."""
+"""Yields pairs of input dims that are equal, or that broadcast against each other."""
 
 
 def hints_of(rule: Callable[[NodeShapes], Iterable[_Hint]], node: NodeShapes) -> list[_Hint]:
-    """Return what a rule yields for a node: nothing if the node is invalid, or reads a parameter of a function."""
+    """Return a rule's hints for a node; none if the node is invalid, or refers to a function's parameter."""
     with contextlib.suppress(ArithmeticError, IndexError, TypeError, ValueError):
         return list(rule(node))
     return []
 
 
 def of_two(rule: Callable[[NodeShapes, Shape, Shape], Pairs]) -> EqualDims:
-    """Return a rule that holds where the first two inputs are known and no scalars, of one that gets their shapes."""
+    """Return a rule for the shapes of the first two inputs, if they are known and not scalars."""
 
     def guarded(node: NodeShapes) -> Pairs:
         first, second = (*node.inputs, None)[:2]
@@ -63,12 +64,12 @@ def of_two(rule: Callable[[NodeShapes, Shape, Shape], Pairs]) -> EqualDims:
 
 
 def all_but(axis: int, one: Shape, other: Shape) -> Pairs:
-    """Yield the dims of two shapes of one rank but for those of an axis."""
+    """Yield the dims of two shapes of one rank, except those of an axis."""
     return (pair for at, pair in enumerate(zip(one, other, strict=True)) if at != axis)
 
 
 def broadcast(node: NodeShapes) -> Pairs:
-    """Yield the dims of the inputs that meet, counted from the last, or from `axis` on below opset 7."""
+    """Yield the input dims that broadcast, aligned at the end, or from `axis` on below opset 7."""
     axis = node.attributes.get("axis")
     if node.opset < 7 and isinstance(axis, int) and len(node.inputs) == 2 and None not in node.inputs:
         yield from zip((node.inputs[0] or ())[axis:], node.inputs[1] or (), strict=False)
@@ -79,7 +80,7 @@ def broadcast(node: NodeShapes) -> Pairs:
 
 @of_two
 def channels(node: NodeShapes, first: Shape, second: Shape) -> Pairs:
-    """Yield the channels, of which the second input has one number each."""
+    """Yield the channels, for which the second input has one number each."""
     if len(first) > 1:
         yield first[1], second[0]
 
@@ -92,13 +93,13 @@ def convolved(node: NodeShapes, image: Shape, weight: Shape) -> Pairs:
 
 
 def times(dim: Dim, count: int) -> Dim:
-    """Return a known dim multiplied by a number, and another as it is."""
+    """Return a known dim multiplied by a number, and any other dim unchanged."""
     return dim * count if isinstance(dim, int) else dim
 
 
 @of_two
 def matrices(node: NodeShapes, first: Shape, second: Shape) -> Pairs:
-    """Yield the dims over which matrices are multiplied, and those of stacks of them."""
+    """Yield the dims that a matrix product sums over, and those of stacked matrices."""
     yield first[-1], second[-2] if len(second) > 1 else second[-1]
     yield from zip(reversed(first[:-2]), reversed(second[:-2]), strict=False)
 
@@ -120,13 +121,13 @@ def boxes_and_scores(node: NodeShapes, boxes: Shape, scores: Shape) -> Pairs:
 
 
 def parts(node: NodeShapes) -> Iterable[int]:
-    """Return the length of what is split into parts of given lengths."""
+    """Return the length of an axis that is split into parts of given lengths."""
     given = node.constant(1) if len(node.inputs) > 1 else node.attributes.get("split")
     return [] if given is None or not np.ndim(given) else [int(np.sum(given))]
 
 
 def blocks(dimensions: int) -> Callable[[NodeShapes], Iterable[int]]:
-    """Return what gives lengths that blocks of one or two dimensions divide."""
+    """Return a function that returns lengths divisible by blocks of one or two dimensions."""
 
     def lengths(node: NodeShapes) -> Iterable[int]:
         block = math.prod([node.attributes.get("blocksize", 1)] * dimensions)

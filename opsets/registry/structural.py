@@ -1,4 +1,4 @@
-"""Names of the operators that opshift itself writes into any model, or that hold the graphs of one or mark values."""
+"""Name the operators that opshift emits into any model, that have subgraphs, or that mark values."""
 
 CONSTANT = "Constant"
 IDENTITY = "Identity"
@@ -8,7 +8,7 @@ IF = "If"
 LOOP = "Loop"
 SCAN = "Scan"
 UNBATCHED_SCAN = 9
-"""The opset from which on Scan has no batch: Scan-8 is another operator."""
+"""The first opset whose Scan has no batch: Scan-8 is a different operator."""
 QUANTIZE = "QuantizeLinear"
 DEQUANTIZE = "DequantizeLinear"
 
@@ -26,7 +26,7 @@ SEQUENCES = (
     "SequenceMap",
     "SplitToSequence",
 )
-"""Operators that read or make sequences and optionals."""
+"""Operators that read or create sequences and optionals."""
 
 (
     JOIN,

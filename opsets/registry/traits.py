@@ -1,7 +1,7 @@
-"""`Traits`: the facts about an operator that verification and analysis need, besides its meaning.
+"""Define `Traits`: the facts about an operator that verification and analysis need, besides its meaning.
 
-An operator with a file gives its traits there; those of the others are in `schema_only_traits.py`. The defaults hold
-for an operator that computes each element by itself, and rounds it once or more.
+The traits of an operator with a file are in that file; those of others are in `schema_only_traits.py`. The defaults
+hold for an operator that computes each element separately, and rounds it once or more.
 """
 
 from __future__ import annotations
@@ -26,54 +26,76 @@ class Trait(enum.Enum):
     MOVES = "moves"
     """Each float of an output is a float of an input, or a constant, bit for bit: zeros keep their sign."""
     SELECTS = "selects"
-    """The same but for the sign of a zero. No specification tells zeros apart, and kernels of onnxruntime disagree: Max
-    of 0.0 and -0.0 in float16 has one sign at opset 11 and the other at 12 (1.32.0)."""
+    """The same except for the sign of a zero.
+
+    No specification distinguishes zeros, and kernels of onnxruntime disagree: Max of 0.0 and -0.0 in float16 has one
+    sign at opset 11 and the other at 12 (1.32.0).
+    """
     SUMS = "sums"
-    """It adds up many numbers, in an order that each kernel chooses."""
+    """It adds many numbers, in an order that depends on the kernel."""
     ADDS = "adds"
     """It adds two numbers."""
     MULTIPLIES = "multiplies"
-    """It multiplies or divides two numbers, so that other orders overflow elsewhere."""
+    """It multiplies or divides two numbers, so that another order overflows elsewhere."""
     PRODUCTS = "products"
-    """It multiplies many numbers, in an order that each kernel chooses: on the way they may overflow or underflow."""
+    """It multiplies many numbers, in an order that depends on the kernel.
+
+    Intermediate results may overflow or underflow.
+    """
     COMPOSED = "composed"
-    """It is defined by several operations, which overflow before the result does."""
+    """It is defined by several operations, which may overflow before the result does."""
     ADDS_ONE = "adds one"
-    """It adds 1 to a number that is small beside it, or subtracts it, where other kernels do not: Elu of -1e-38 in
-    onnxruntime 1.32.0 is 0.0."""
+    """It adds 1 to, or subtracts 1 from, a much smaller number, which other kernels avoid.
+
+    Elu of -1e-38 in onnxruntime 1.32.0 is 0.0.
+    """
     PIECEWISE = "piecewise"
-    """It is one function below a bound and another above; at the bound no specification tells zeros apart."""
+    """It is one function below a bound and another above; at the bound no specification distinguishes zeros."""
     DIVIDES = "divides"
-    """The sign of a zero that it reads is the sign of an infinity that it returns."""
+    """The sign of a zero input is the sign of an infinite result."""
     NORMALIZES = "normalizes"
-    """It divides by the spread of its input, which is 0 / 0 where that has none: kernels return NaN or 0."""
+    """It divides by the spread of its input, which is 0 / 0 for a constant input: kernels return NaN or 0."""
     SQUARES = "squares"
-    """It divides by the root of a sum of squares: where that overflows, finite numbers become 0. RMSNormalization of
-    float does so by its function body, and not in onnxruntime 1.32.0."""
+    """It divides by the root of a sum of squares: if that overflows, finite numbers become 0.
+
+    For RMSNormalization of float this holds for its function body, but not for onnxruntime 1.32.0.
+    """
     WEIGHS = "weighs"
-    """It takes quotients, roots or powers on the way, so that whole numbers that it returns for whole numbers do not
-    show that nothing was rounded: three weights of a third, which add up to 1, make 2.0 or 1.9999999 of three 2."""
+    """It computes intermediate quotients, roots or powers.
+
+    So whole results of whole inputs do not prove that nothing was rounded: three weights of a third, whose sum is 1,
+    turn three 2 into 2.0 or 1.9999999.
+    """
     SAMPLES = "samples"
-    """It samples between elements: one whose weight is 0 is multiplied by it in one kernel and left out in another,
-    which tells only where it is infinite."""
+    """It samples between elements.
+
+    An element with weight 0 is multiplied in one kernel and left out in another, which matters only if it is infinite.
+    """
     STEPS = "steps"
-    """It returns what it reads, or a number that is the same between two places where it jumps: nothing is rounded."""
+    """It returns its input, or a number that is constant between two jumps: nothing is rounded."""
     ONCE = "once"
-    """It rounds each element once, as IEEE 754 has it, whatever type a kernel computes in: twice the digits and two
-    more leave no double rounding of a sum, a product or a quotient (Figueroa, 1995)."""
+    """It rounds each element once, as in IEEE 754, whatever type a kernel computes in.
+
+    With twice the digits and two more, a sum, a product or a quotient has no double rounding (Figueroa, 1995).
+    """
     CONVERTS = "converts"
-    """It rounds each element to another type, and not at all where that holds it."""
+    """It rounds each element to another type, or not at all if that type can hold it."""
     IN_FLOAT = "in float"
-    """It computes in float also where the output is double, by the function body that ONNX defines, or in
-    onnxruntime (the scale of an inverse DFT, 1.32.0)."""
+    """It computes in float even if the output is double.
+
+    ONNX's function body does so, or onnxruntime (the scale of an inverse DFT, 1.32.0).
+    """
     QUANTIZES = "quantizes"
-    """It quantizes what it computes with other scales, which kernels multiply in an order of their own: what is near
-    the middle of two steps becomes one or the other. So is
-    one byte of 81,920 that QLinearAdd makes (onnxruntime 1.32.0).
+    """It quantizes results of other scales, which kernels multiply in various orders.
+
+    A number near the middle of two steps becomes one or the other, such as one byte of 81,920 in QLinearAdd
+    (onnxruntime 1.32.0).
     """
     RANDOM = "random"
-    """It draws random numbers, at least if it trains (Dropout): the same model returns others each time, or in another
-    session."""
+    """It draws random numbers, at least in training (Dropout).
+
+    The same model returns other results in each run, or in another session.
+    """
 
 
 def roots(value: float) -> list[float]:
@@ -85,12 +107,12 @@ def roots(value: float) -> list[float]:
 
 
 EVERY = range(2**31)
-"""All inputs of an operator that has any number of them."""
+"""All inputs of an operator with any number of them."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers for which an operator has a meaning; `zero` says whether 0 is one of them."""
+    """The numbers for which an operator is defined; `zero`: 0 is one of them."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -101,8 +123,8 @@ class Interval:
 class AlongAxis:
     """Indices along an axis of the input `data`.
 
-    `axis` is a number, or the attribute that holds it. `negative` indices count from the end. The attribute `ignored`
-    holds an index outside that is defined, such as a label that a loss ignores.
+    `axis` is a number, or the name of its attribute. `negative` indices count from the end. The attribute `ignored` is
+    a defined index outside, such as a label that a loss ignores.
     """
 
     data: int = 0
@@ -113,47 +135,47 @@ class AlongAxis:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Indices of which the last axis has one for each axis of the first input, after those that `batch_dims` counts."""
+    """Indices whose last axis has one index for each axis of the first input, after `batch_dims` axes."""
 
 
 @dataclass(frozen=True)
 class Below:
-    """Indices below the number that the input `limit` holds; those outside are defined too."""
+    """Indices below the value of the input `limit`; others are defined too."""
 
     limit: int
 
 
 class Strings(enum.Enum):
-    """Strings that an operator distinguishes, beside those that it lists as attributes."""
+    """Strings that an operator distinguishes, besides those in its attributes."""
 
     LISTED = "listed"
     """No others."""
     CASES = "cases"
-    """Those in upper and in lower case."""
+    """Strings in upper and lower case."""
     PATTERN = "pattern"
-    """Those that a pattern matches."""
+    """Strings that match a pattern."""
     DELIMITER = "delimiter"
-    """Those that have a delimiter."""
+    """Strings with a delimiter."""
     NUMERALS = "numerals"
     """Numbers in digits."""
 
 
-# --- what becomes of values -----------------------------------------------------------------------------------------
+# --- relations of values ---------------------------------------------------------------------------------------------
 
 
 class Flow(enum.Enum):
-    """The relation of an output's elements to the elements of an input that are not passed on unchanged."""
+    """The relation of an output's elements to the elements of an input that are not moved unchanged."""
 
     COMPUTED = "computed"
-    """Each comes from any number of them."""
+    """Each depends on any number of elements."""
     POINTWISE = "pointwise"
-    """Each comes from one, or from a few of them: what it is compared with tells of those."""
+    """Each depends on one or a few elements: comparisons of the output concern these elements."""
     SUMMED = "summed"
     """Each is the sum of some of them."""
     BOUNDED = "bounded"
-    """Each is small, or one of two, whatever they are."""
+    """Each is small, or one of two values, whatever the elements are."""
     DROPPED = "dropped"
-    """None comes from them: an output depends on shapes alone."""
+    """The elements have no effect: an output depends only on shapes."""
 
 
 class Arithmetic(enum.Enum):
@@ -168,12 +190,12 @@ class Arithmetic(enum.Enum):
 
 @dataclass(frozen=True)
 class IterationLayout:
-    """An operator that runs its body many times: what the node and the body have before the values they carry.
+    """An operator that runs its body many times: the inputs and outputs before the loop-carried values.
 
     Attributes:
-        inputs: how many inputs, of both: the trip count or the iteration number, and a condition.
-        outputs: how many outputs, of the body alone: a condition.
-        scanned: the attribute that holds how many inputs, the last ones, are not carried but cut into slices.
+        inputs: the number of inputs of node and body: the trip count or the iteration number, and a condition.
+        outputs: the number of outputs of the body only: a condition.
+        scanned: the attribute with the number of trailing inputs that are not loop-carried but scanned.
     """
 
     inputs: int = 0
@@ -181,47 +203,47 @@ class IterationLayout:
     scanned: str = ""
 
 
-# --- results that no text defines, and how they round ---------------------------------------------------------------
+# --- undefined results, and rounding ---------------------------------------------------------------------------------
 
 
 class Integers(enum.Enum):
-    """Integer arithmetic of operators whose kernels hold no more digits than floats."""
+    """The integer arithmetic of operators whose kernels have only the precision of floats."""
 
     AS_FLOATS = "as floats"
-    """In float."""
+    """It computes in float."""
     WRAPPED = "wrapped"
-    """Sums that may leave the type, in double: those of 64 bits are rounded."""
+    """It adds in double, and sums may overflow the type: those of 64 bits are rounded."""
     SUMS = "sums"
-    """Sums that may not leave it."""
+    """It adds, and sums may not overflow the type."""
     SQUARES = "squares"
-    """Sums of squares."""
+    """It adds squares."""
     PRODUCTS = "products"
-    """Products, in double: those of 64 bits are rounded."""
+    """It multiplies in double: products of 64 bits are rounded."""
     EXPONENTIALS = "exponentials"
-    """Sums of exponentials, which are cut to integers."""
+    """It adds exponentials, which are truncated to integers."""
     JOINED_SUMS = "joined sums"
-    """Updates are added to data one by one; what replaces the operator adds them up in double."""
+    """It adds updates to data one by one; its replacement adds them in double."""
     JOINED_PRODUCTS = "joined products"
     """The same with products."""
 
 
 class Undefined(enum.Enum):
-    """When an operator's result is not defined, for reasons of its own."""
+    """The conditions under which an operator's result is undefined, besides NaN and the like."""
 
     BEYOND_INTEGERS = "beyond integers"
     """Floats are cast to integers that do not hold them."""
     QUANTIZED_NAN = "quantized NaN"
     """A NaN becomes an integer."""
     PADDED_ROWS = "padded rows"
-    """Floats are not finite where some keys are padding."""
+    """Floats are not finite, and some keys are padding."""
     WITHOUT_RANGE = "without range"
-    """The range of the input is no scale to divide by."""
+    """The range of the input is not a valid divisor."""
     NO_BATCH = "no batch"
-    """Further outputs are statistics of no elements: kernels return NaN, or what memory holds."""
+    """Further outputs are statistics of no elements: kernels return NaN, or uninitialized memory."""
     ONE_PIXEL = "one pixel"
     """A single pixel is aligned with both corners."""
     ZERO_AND_INFERRED = "zero and inferred"
-    """A shape has a zero that is meant as one, and a dimension that is to be inferred from the others."""
+    """A shape has an explicit zero, and a dimension to be inferred from the others."""
 
 
 @dataclass(frozen=True)
@@ -229,13 +251,13 @@ class NearOne:
     """The digits that an operator loses when it adds 1 to a much smaller number.
 
     Attributes:
-        factor: the largest number that it multiplies by afterwards, where what was lost still counts.
-        divided: its attribute `alpha` divides what is lost, where it is above 1, and does not multiply it.
-        in_double_only: kernels lose it in double, and not in float.
-        rounded: it adds its attribute `beta`, by default the `factor`, to a product, and where that is an operator of
-            its own the sum is rounded to the type of the result.
-        gain: the largest factor of the function that loses them, by the attributes and the values of the inputs (None
-            where one is not known): a number, or one for each element of the last axis of the results.
+        factor: the largest subsequent factor for which the loss still matters.
+        divided: its attribute `alpha`, if above 1, divides the loss instead of multiplying it.
+        in_double_only: kernels have the loss in double, but not in float.
+        rounded: it adds its attribute `beta`, by default the `factor`, to a product; as a separate operator, this
+            rounds the sum to the type of the result.
+        gain: the largest factor of the function with the loss, from the attributes and the values of the inputs (None
+            for an unknown one): a number, or one for each element of the last axis of the results.
     """
 
     factor: float = 1.0
@@ -249,149 +271,178 @@ class NearOne:
 class Traits:
     """The effect of an operator on floats, and its use of the values of its inputs.
 
-    Inputs are given by their indices, attributes by their names.
+    Inputs are referred to by index, attributes by name.
     """
 
     floats: tuple[Trait, ...] = ()
     floats_by: Callable[[Mapping[str, Any]], tuple[Trait, ...]] | None = None
-    """The same, where a node's attributes decide it; an attribute that refers to a function's parameter is None."""
+    """The same, if a node's attributes determine it; a reference to a function's parameter is None."""
 
     counts: Sequence[int] = ()
-    """Inputs that set how large a result is, or how long a node runs."""
+    """Inputs that determine the size of a result, or the run time of a node."""
     moved: Sequence[int] = ()
-    """Inputs whose elements an output has as they are, or cast."""
+    """Inputs whose elements an output has unchanged, or cast."""
     reads_numbers: Sequence[int] = ()
     """Inputs that count as numbers, whatever their element type: constants among them may be of a wider type."""
     indices: Mapping[int, AlongAxis | Coordinates | Below] = field(default_factory=dict)
-    """Inputs that are indices, and what of."""
+    """Inputs that are indices, and their targets."""
     domains: Mapping[int, Interval] = field(default_factory=dict)
-    """The numbers for which the operator has a meaning, or beyond which all that follows is rounded to a constant."""
+    """The numbers for which the operator is defined, or beyond which all results are rounded to a constant."""
     corners: Sequence[int] = ()
     """Inputs that are corners of boxes."""
     overlaps: int | None = None
-    """The input that holds what shares of two boxes are compared with: of the area of both, the part that both have."""
+    """The input with thresholds for the overlap of two boxes: the shared area divided by the area of both."""
     compared_with: Mapping[int, int] = field(default_factory=dict)
-    """Inputs of which each element is compared with the one number of another input."""
+    """Inputs whose elements are compared with the only number of another input."""
     compares: bool = False
     """Whether it compares its inputs with each other."""
     bounds: tuple[str, ...] = ()
-    """Attributes with which it compares its input."""
+    """Attributes that it compares its input with."""
     landmarks: Callable[[Mapping[str, Any], Sequence[Any]], Iterable[float]] | None = None
-    """Numbers where a detour shows, such as a narrower type or another order of rounding, by the attributes and by the
-    constants among the inputs; None stands for one that is computed."""
+    """Numbers that expose an error, such as a narrower type or another order of rounding.
+
+    They follow from the attributes and the constant inputs (None: a computed one).
+    """
     strings: Strings | None = None
-    """Strings that it distinguishes; None where it reads none, or does with all the same."""
+    """Strings that it distinguishes; None if it reads none, or treats all alike."""
 
     flow: Flow = Flow.COMPUTED
     positions_after: bool = False
     """Whether outputs after the first are positions in the input."""
     clamped: Sequence[int] = ()
-    """Inputs that are brought between the others."""
+    """Inputs that are clamped between the others."""
     arithmetic: Arithmetic | None = None
     inverse: Callable[[float], Sequence[float]] | None = None
     """For a function of one number, or of each that it adds up: those of which it returns this one."""
     iteration: IterationLayout | None = None
     joins: bool = False
-    """Whether the output is one input after the other, along an axis."""
+    """Whether the output is the concatenation of the inputs along an axis."""
     reshapes: bool = False
-    """Whether the output has the elements of the first input in the shape that the second one is."""
+    """Whether the output has the elements of the first input in the shape that is the second input."""
 
     value_range: Rule | None = None
-    """Between which numbers the elements of the outputs lie; None: an output that moves elements has their range."""
+    """The bounds of the outputs' elements; if None, an output that moves elements has their range."""
 
     equal_dims: EqualDims | None = None
     """The dims of the inputs that are equal, or broadcast to each other."""
     spreads: bool = True
-    """Whether one of these dims may be 1, and the other one not."""
+    """Whether one of these dims may be 1 although the other is not."""
     likely_sizes: Callable[[NodeShapes], Iterable[int]] | None = None
-    """Lengths that the first input is likely to have."""
+    """Probable lengths of the first input."""
 
     decides: bool = False
-    """Whether the result jumps: of the same values it is the same, in whatever order these are compared."""
+    """Whether the result jumps: for equal values it is the same, whatever the order of comparisons."""
     nan_undefined: bool = False
-    """Whether no text defines the result of a NaN, and what comes after it differs with the order of comparisons."""
+    """Whether no specification defines the result for a NaN, and kernels differ because of the order of comparisons."""
     reads_places: bool = False
-    """Whether it reads at places that floats give. From 2^23 on these hold none between two elements, kernels cut them
-    to integers that they do not fit, and no text defines what is read there."""
+    """Whether it reads at positions given by floats.
+
+    From 2^23 on, floats have no position between two elements, kernels truncate them to integers that overflow, and no
+    specification defines the result.
+    """
     unchecked: bool = False
-    """Whether kernels of onnxruntime 1.32.0 take inputs that do not fit, and leave results as memory is."""
+    """Whether kernels of onnxruntime 1.32.0 accept invalid inputs, and leave results uninitialized."""
     unwritten: tuple[int, ...] = ()
-    """Inputs that, where one has no elements, onnxruntime 1.32.0 makes sums of no products of, or a state after no
-    elements, and leaves them as memory is; or that it refuses then, in some versions."""
+    """Inputs that onnxruntime 1.32.0 does not handle if they are empty.
+
+    It leaves sums of no products, or a state after no elements, uninitialized; at some versions it refuses them.
+    """
     aborts: bool = False
-    """Whether onnxruntime 1.32.0 may end the process where an input has no elements."""
+    """Whether onnxruntime 1.32.0 may crash the process if an input has no elements."""
     miscounts: bool = False
-    """Whether onnxruntime 1.32.0 counts windows over an axis without elements: it rounds what is below 0 up, in a pool
-    with explicit pads, and not in one that chooses them."""
+    """Whether onnxruntime 1.32.0 counts windows over an axis without elements.
+
+    It rounds a negative number up in a pool with explicit pads, but not with automatic ones.
+    """
     outputs_for: Mapping[int, int] = field(default_factory=dict)
-    """How many outputs a node needs, where it has an input, for onnxruntime 1.32.0 to compute the first one right."""
+    """The number of outputs by input index.
+
+    A node with that input needs them for onnxruntime 1.32.0 to compute the first one correctly.
+    """
     byte_factors: tuple[int, ...] = ()
-    """The two inputs that it multiplies as bytes, or quantizes to bytes first. Where one is signed and the other not,
-    onnxruntime 1.32.0 cuts sums of two products to 16 bits on processors that have AVX2 and no VNNI."""
+    """The two inputs that it multiplies as bytes, or quantizes to bytes first.
+
+    If only one is signed, onnxruntime 1.32.0 saturates sums of two products at 16 bits on processors with AVX2 and
+    without VNNI.
+    """
     drops_strings: bool = False
-    """Whether onnxruntime 1.32.0, of strings that it moves in slices, fills the first element of each alone."""
+    """Whether onnxruntime 1.32.0 fills only the first element of each moved slice of strings."""
     slides: bool = False
-    """Whether onnxruntime 1.32.0 moves its window by adding a square and subtracting another, so that beside a large
-    element what is left of small ones is wrong, infinite or NaN."""
+    """Whether onnxruntime 1.32.0 moves its window by adding a square and subtracting another.
+
+    Results of small elements near a large one are then wrong, infinite or NaN.
+    """
     rounds_angles: bool = False
-    """Whether kernels add up rows times roots of unity of rounded angles: that of the last root is off by as many units
-    as a row is long, and so is what should be zero (onnxruntime 1.32.0, of rows whose length is no power of two)."""
+    """Whether kernels add rows times roots of unity with rounded angles.
+
+    The error of the last root is as many units as the row length, and so is that of zero results (onnxruntime 1.32.0,
+    for rows whose length is no power of two).
+    """
     overflows_inside: bool = False
-    """Whether the kernel makes NaN or infinities of finite numbers, where what it computes on the way overflows:
-    Softplus in RNN, GRU and LSTM (onnxruntime 1.32.0)."""
+    """Whether the kernel returns NaN or infinities for finite numbers if intermediate results overflow.
+
+    An example is Softplus in RNN, GRU and LSTM (onnxruntime 1.32.0).
+    """
     miscomputed: Callable[[Mapping[str, Any]], bool] | None = None
-    """Whether onnxruntime 1.32.0 computes nodes of these attributes wrongly."""
+    """Whether onnxruntime 1.32.0 computes nodes with these attributes incorrectly."""
     scales: tuple[int, ...] = ()
-    """Of an operator that quantizes: the scales of its inputs, then the one that they are divided by."""
+    """For a quantizing operator: the scales of its inputs, then the scale of its output."""
     quantized: str = ""
-    """The operator on quantized values that computes it between DequantizeLinear and QuantizeLinear."""
+    """The operator on quantized values that replaces it between DequantizeLinear and QuantizeLinear."""
     form: QuantizedForm | None = None
-    """Of such an operator: how it computes what one of floats does."""
+    """For such an operator: the mapping from the float operator."""
     clamp: Callable[[Any, Any], tuple[float, float] | None] | None = None
-    """Between which numbers it brings its first operand, by its meaning and the facts about its operands, where these
-    are known; it changes nothing else."""
+    """The bounds to which it clamps its first operand; it has no other effect.
+
+    They follow from its meaning and the facts about its operands, if known.
+    """
     marks_quantization: bool = False
-    """Whether runtimes look for it around a node, which they compute in integers then: it is not folded."""
+    """Whether runtimes look for it to compute adjacent nodes in integers: it is not folded."""
     reads_packed: Callable[[Mapping[str, Any]], bool] | None = None
-    """Whether it reads constants that are to stay as narrow as they are: a lowering that writes it does not fold it."""
+    """Whether it reads constants that must stay narrow: a lowering that emits it does not fold it."""
     packed_weights: tuple[int, ...] = ()
-    """Its weights, of which several are in a byte, and their scales: what lowerings make of these is computed once."""
+    """Its packed weights, several in a byte, and their scales: lowered nodes of these are folded."""
     integers: Integers | None = None
     integers_by: Callable[[Mapping[str, Any]], Integers | None] | None = None
-    """The same, where a node's attributes decide it."""
+    """The same, if a node's attributes determine it."""
     undefined: Undefined | None = None
     meaningless: Callable[[Sequence[Any]], bool] | None = None
-    """Whether these inputs, None where one is left out, have no result that is defined, for a reason of its own."""
+    """Whether the result for these inputs (None: omitted) is undefined, for another reason."""
 
     factors: int = 1
-    """The number of inputs that each term of its sums is a product of."""
+    """The number of inputs that are factors of each term of its sums."""
     inner_sum: InnerSum | None = None
     near_one: NearOne = NearOne()
     approximated: float | None = None
-    """The least size of which an approximated result is 2^-21 off, where it is itself smaller; None: it is never."""
+    """The magnitude below which an approximated result has an absolute error of 2^-21 of it; None: no approximation."""
     exact_body: bool = False
-    """Whether ONNX's function body moves and compares floats, or adds once, so that no kernel rounds otherwise."""
+    """Whether ONNX's function body only moves and compares floats, or adds once, so that kernels round the same."""
     drops_signs: bool = False
-    """Whether onnxruntime's kernel makes 0.0 of -0.0, which it only moves (1.32.0)."""
+    """Whether onnxruntime's kernel changes -0.0 to 0.0, although it only moves elements (1.32.0)."""
     reads_bits: bool = False
-    """Whether it reads the bits of floats, of which a wider type has others."""
+    """Whether it reads the bits of floats, which differ in a wider type."""
     typed_by_attribute: bool = False
-    """Whether without an input of floats it makes some, in the type that an attribute has."""
+    """Whether it creates floats without a float input, in the type of an attribute."""
     makes_types: tuple[int, ...] | None = None
-    """Element types of outputs beside those that attributes name, and those of graphs inside; None: what the schema
-    tells."""
+    """Element types of outputs besides those in attributes and subgraphs; None: as in the schema."""
     all_elements: bool = False
     """Whether the output has all elements of the first input and no others, cast or not."""
     keeps_order: bool = False
-    """Whether these are in the same order, one after the other, whatever the axes are."""
+    """Whether these keep their order in the flattened tensor, whatever the axes are."""
     merges: Merges | None = None
-    """The rule that expresses a meaning with fewer axes, from the meaning, the facts of the operands, and the most axes
-    that there may be: stages of `opsets.families.merged_axes`, None where there is no way."""
+    """The rule that expresses a meaning with fewer axes.
+
+    Its arguments are the meaning, the facts of the operands, and the maximum rank. It returns stages of
+    `opsets.families.merged_axes`, or None if it is impossible.
+    """
     grows: bool = False
-    """Whether it makes a long vector of a few numbers."""
+    """Whether it creates a long vector from a few numbers."""
     heavy: bool = False
-    """Whether a node may take many more steps than it reads and returns elements, so that constants are not folded."""
+    """Whether a node may take many more steps than it has input and output elements, so that it is not folded."""
     rivals: bool = False
-    """Whether lowerings of it are so many, and so different in cost, that `--optimize` compares all of them."""
+    """Whether its lowerings are so many and so different in cost that `--optimize` compares all of them."""
     checked: bool = False
-    """Whether onnx's checker and inference take nodes that no runtime runs: they are checked when a model is read."""
+    """Whether onnx's checker and inference accept nodes that no runtime runs.
+
+    Then opshift checks them when it reads a model.
+    """

@@ -1,7 +1,7 @@
-"""Ranges of values: between which numbers all elements of a tensor lie, and how operators change that.
+"""Compute ranges of values: the bounds of all elements of a tensor, and how operators change them.
 
-Operators refer to these rules in `Traits.value_range`. Each rule bounds the exact result. A caller has to check that
-the element type holds it, because integers wrap and floats round.
+Operators refer to these rules in `Traits.value_range`. Each rule bounds the exact result. The caller must check that
+the element type can hold it, because integers wrap and floats round.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from onnx import TensorProto
 from opshift.opsets.registry.facts import INTEGERS, Facts
 
 LARGEST_DIM = 2**31 - 1
-"""The largest dim that a range assumes: a tensor with a larger one has 2 GiB or more."""
+"""The largest dim that a range assumes: a tensor with a larger one has at least 2 GiB."""
 
 
 @dataclass(frozen=True)
 class ValueRange:
-    """The numbers from `low` to `high`, both included; integers are exact, and an infinity means no bound."""
+    """The numbers from `low` to `high`, both included; integers are exact, and an infinity is no bound."""
 
     low: float
     high: float
@@ -33,16 +33,16 @@ class ValueRange:
         return isinstance(other, ValueRange) and self.low <= other.low and other.high <= self.high
 
     def __or__(self, other: ValueRange) -> ValueRange:
-        """Return the smallest range that has the numbers of both."""
+        """Return the smallest range that contains both."""
         return ValueRange(min(self.low, other.low), max(self.high, other.high))
 
     def __and__(self, other: ValueRange) -> ValueRange:
-        """Return the numbers that both have; this range if there are none."""
+        """Return the intersection; this range if it is empty."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         return ValueRange(low, high) if low <= high else self
 
     def __str__(self) -> str:
-        """Write both ends."""
+        """Show both ends."""
         return f"[{self.low}, {self.high}]"
 
 
@@ -60,13 +60,13 @@ ZERO, BIT, DIM = ValueRange(0, 0), ValueRange(0, 1), ValueRange(0, LARGEST_DIM)
 
 @dataclass(frozen=True)
 class RangeNode:
-    """A node as rules see it.
+    """A node in the form for rules.
 
     Attributes:
-        attributes: those that the node has.
-        ranges: the range of each input, None where one is left out.
-        facts: the known facts about each input, None where one is left out.
-        outputs: the known facts about each output.
+        attributes: the node's attributes.
+        ranges: the range of each input, None for an omitted one.
+        facts: the facts about each input, None for an omitted one.
+        outputs: the facts about each output.
     """
 
     attributes: Mapping[str, Any]
@@ -75,21 +75,21 @@ class RangeNode:
     outputs: Sequence[Facts]
 
     def range(self, index: int) -> ValueRange | None:
-        """Return the range of an input, None where it is left out."""
+        """Return the range of an input, None if it is omitted."""
         return self.ranges[index] if index < len(self.ranges) else None
 
     def fact(self, index: int) -> Facts | None:
-        """Return the known facts about an input, None where it is left out."""
+        """Return the facts about an input, None if it is omitted."""
         return self.facts[index] if index < len(self.facts) else None
 
     @property
     def present(self) -> list[ValueRange]:
-        """The ranges of the inputs that are not left out."""
+        """The ranges of the present inputs."""
         return [one for one in self.ranges if one is not None]
 
 
 Rule = Callable[[RangeNode], Sequence[ValueRange | None]]
-"""Returns the range of each output, None or nothing where it has no bound."""
+"""Returns the range of each output; None or nothing for an unbounded one."""
 
 
 def of_type(dtype: int | None) -> ValueRange:
@@ -104,16 +104,16 @@ def of_type(dtype: int | None) -> ValueRange:
 
 
 def whole_numbers_of_type(dtype: int) -> ValueRange:
-    """Return the integers that a type holds, all that lie between them included."""
+    """Return the range of integers in which a type holds all integers."""
     bits = SIGNIFICANT_BITS.get(dtype)
     return of_type(dtype) if bits is None else ValueRange(-(2**bits), 2**bits)
 
 
 def of_array(array: np.ndarray[Any, Any]) -> ValueRange | None:
-    """Return the range of elements, an object array's symbols and unknown elements included; None if there are none."""
+    """Return the range of elements, including an object array's symbols and unknown elements; None if it is empty."""
     if array.dtype == object:
         found = [ValueRange(one, one) if isinstance(one, int) else DIM for one in array.reshape(-1)]
-        # An unknown element may be anything: a symbol is a dim.
+        # An unknown element may be any number; a symbol is a dim.
         if any(one is None or not isinstance(one, int | str) for one in array.reshape(-1)):
             return None
         return None if not found else ValueRange(min(one.low for one in found), max(one.high for one in found))
@@ -143,12 +143,12 @@ def _one(rule: Callable[[ValueRange], ValueRange]) -> Rule:
 
 
 def times(one: float, other: float) -> float:
-    """Return a product in which 0 times an infinite bound is 0: the bound is never reached."""
+    """Return a product in which 0 times an infinite bound is 0, because the bound is never reached."""
     return 0 if one == 0 or other == 0 else one * other
 
 
 def _power(base: float, exponent: float) -> float:
-    """Return a power of what is at least 1, infinite where it may be beyond a double."""
+    """Return a power of a number of at least 1; infinity if it may overflow a double."""
     return math.inf if exponent * math.log2(base) > 1000 else base**exponent
 
 
@@ -163,7 +163,7 @@ multiplied = _two(_product)
 
 
 def divided(node: RangeNode) -> Sequence[ValueRange | None]:
-    """Divide: integers are truncated towards zero, and a divisor of theirs is 1 or more, or -1 or less."""
+    """Return the range of a division: integers are truncated towards zero, and their divisors are not 0."""
     first, second, facts = node.range(0), node.range(1), node.fact(0)
     if first is None or second is None:
         return ()
@@ -178,7 +178,7 @@ def divided(node: RangeNode) -> Sequence[ValueRange | None]:
         for one in (low, high)
     ]  # fmt: skip
     ends = [_quotient(a, b, whole=whole) for a in (first.low, first.high) for b in divisors]
-    # Between two ends of different signs the quotient passes through zero.
+    # If the two ends have different signs, the quotient passes through zero.
     ends += [0] * (first.low <= 0 <= first.high)
     return (ValueRange(min(ends), max(ends)),) if ends else ()
 
@@ -193,7 +193,7 @@ def _quotient(dividend: float, divisor: float, *, whole: bool) -> float:
 
 
 def remainder(node: RangeNode) -> Sequence[ValueRange | None]:
-    """Mod: smaller than the divisor, with its sign; with `fmod`, with the sign of the dividend."""
+    """Return the range of Mod: smaller than the divisor, with its sign; with `fmod`, with the sign of the dividend."""
     first, second = node.range(0), node.range(1)
     if first is None or second is None:
         return ()
@@ -213,14 +213,14 @@ same = _one(lambda a: a)
 
 @_one
 def absolute(one: ValueRange) -> ValueRange:
-    """Abs."""
+    """Return the range of Abs."""
     low = 0 if one.low <= 0 <= one.high else min(abs(one.low), abs(one.high))
     return ValueRange(low, max(abs(one.low), abs(one.high)))
 
 
 @_one
 def whole(one: ValueRange) -> ValueRange:
-    """Floor, Ceil and Round: no further from zero than the next integers."""
+    """Return the range of Floor, Ceil and Round: no further from zero than the next integers."""
     return ValueRange(
         one.low if math.isinf(one.low) else math.floor(one.low),
         one.high if math.isinf(one.high) else math.ceil(one.high),
@@ -228,7 +228,7 @@ def whole(one: ValueRange) -> ValueRange:
 
 
 def bits(node: RangeNode) -> Sequence[ValueRange | None]:
-    """BitwiseAnd, BitwiseOr and BitwiseXor: the result needs no more bits than the inputs."""
+    """Return the range of BitwiseAnd, BitwiseOr and BitwiseXor: the result needs no more bits than the inputs."""
     if any(math.isinf(end) for one in node.present for end in (one.low, one.high)):
         return ()
     negative = any(one.low < 0 for one in node.present)
@@ -237,17 +237,20 @@ def bits(node: RangeNode) -> Sequence[ValueRange | None]:
 
 
 def largest(node: RangeNode) -> Sequence[ValueRange | None]:
-    """Max."""
+    """Return the range of Max."""
     return (ValueRange(max(one.low for one in node.present), max(one.high for one in node.present)),)
 
 
 def smallest(node: RangeNode) -> Sequence[ValueRange | None]:
-    """Min."""
+    """Return the range of Min."""
     return (ValueRange(min(one.low for one in node.present), min(one.high for one in node.present)),)
 
 
 def clipped(node: RangeNode) -> Sequence[ValueRange | None]:
-    """Clip: Max with the lower bound, then Min with the upper one; below 11 both are attributes."""
+    """Return the range of Clip.
+
+    Max with the lower bound, then Min with the upper one; below opset 11 both are attributes.
+    """
     found, low, high = node.range(0), node.range(1), node.range(2)
     if found is None:
         return ()
@@ -263,7 +266,7 @@ def clipped(node: RangeNode) -> Sequence[ValueRange | None]:
 
 
 def powers(node: RangeNode) -> Sequence[ValueRange | None]:
-    """Pow of numbers that are not negative."""
+    """Return the range of Pow of nonnegative numbers."""
     base, exponent = node.range(0), node.range(1)
     if base is None or exponent is None or base.low < 0 or exponent.low < 0 or exponent.high > 64:
         return ()
@@ -271,7 +274,7 @@ def powers(node: RangeNode) -> Sequence[ValueRange | None]:
 
 
 def converted(node: RangeNode) -> Sequence[ValueRange | None]:
-    """Cast and CastLike: floats are truncated, true is 1, and what is not 0 is true."""
+    """Return the range of Cast and CastLike: floats are truncated, true is 1, and nonzero numbers are true."""
     found, before, after = node.range(0), node.fact(0), node.outputs[0].dtype
     if found is None or before is None or before.dtype == TensorProto.STRING:
         return ()
@@ -286,7 +289,7 @@ def converted(node: RangeNode) -> Sequence[ValueRange | None]:
 
 
 def _count(node: RangeNode) -> float:
-    """Return how many elements there are at most for each of a reduction's output."""
+    """Return the maximum number of input elements for each output element of a reduction."""
     data, axes = node.fact(0), node.fact(1)
     if data is None or data.shape is None:
         return math.inf
@@ -306,25 +309,25 @@ def _total(one: ValueRange, count: float) -> ValueRange:
 
 
 def summed(node: RangeNode) -> Sequence[ValueRange | None]:
-    """ReduceSum, its partial sums included."""
+    """Return the range of ReduceSum, including its partial sums."""
     first = node.range(0)
     return () if first is None else (_total(first, _count(node)),)
 
 
 def absolutes_summed(node: RangeNode) -> Sequence[ValueRange | None]:
-    """ReduceL1."""
+    """Return the range of ReduceL1."""
     first = node.range(0)
     return () if first is None else (_total(ValueRange(0, max(abs(first.low), abs(first.high))), _count(node)),)
 
 
 def squares_summed(node: RangeNode) -> Sequence[ValueRange | None]:
-    """ReduceSumSquare."""
+    """Return the range of ReduceSumSquare."""
     first = node.range(0)
     return () if first is None else (_total(_product(first, first) | ZERO, _count(node)),)
 
 
 def accumulated(node: RangeNode) -> Sequence[ValueRange | None]:
-    """CumSum: sums along one axis, which is at most the longest."""
+    """Return the range of CumSum: sums along one axis, at most the longest."""
     first, data = node.range(0), node.fact(0)
     if first is None or data is None or data.shape is None:
         return ()
@@ -333,7 +336,7 @@ def accumulated(node: RangeNode) -> Sequence[ValueRange | None]:
 
 
 def multiplied_up(node: RangeNode) -> Sequence[ValueRange | None]:
-    """ReduceProd, its partial products included."""
+    """Return the range of ReduceProd, including its partial products."""
     first, count = node.range(0), _count(node)
     if first is None or count > 64:
         return ()
@@ -342,7 +345,7 @@ def multiplied_up(node: RangeNode) -> Sequence[ValueRange | None]:
 
 
 def reduced(node: RangeNode) -> Sequence[ValueRange | None]:
-    """ReduceMax and ReduceMin: of no elements, the smallest or the largest number of the type."""
+    """Return the range of ReduceMax and ReduceMin: without elements, the smallest or the largest number of the type."""
     first, data = node.range(0), node.fact(0)
     if (
         first is None
@@ -355,7 +358,7 @@ def reduced(node: RangeNode) -> Sequence[ValueRange | None]:
 
 
 def products_summed(node: RangeNode) -> Sequence[ValueRange | None]:
-    """MatMul: the last axis of the first factor is summed over."""
+    """Return the range of MatMul, which sums over the last axis of the first factor."""
     first, second, data = node.range(0), node.range(1), node.fact(0)
     length = data.dim(-1) if data is not None and data.shape else None
     if first is None or second is None or not isinstance(length, int):
@@ -367,7 +370,7 @@ def products_summed(node: RangeNode) -> Sequence[ValueRange | None]:
 
 
 def dims(node: RangeNode) -> Sequence[ValueRange | None]:
-    """Shape: the dims of the input."""
+    """Return the range of Shape: the dims of the input."""
     data = node.fact(0)
     if data is None or data.shape is None:
         return (DIM,)
@@ -375,7 +378,7 @@ def dims(node: RangeNode) -> Sequence[ValueRange | None]:
 
 
 def elements(node: RangeNode) -> Sequence[ValueRange | None]:
-    """Size: how many elements the input has."""
+    """Return the range of Size: the number of elements of the input."""
     data = node.fact(0)
     size = None if data is None else data.size
     return (DIM if size is None else ValueRange(size, size),)
@@ -388,29 +391,29 @@ def _positions(data: Facts | None) -> ValueRange:
 
 
 def positions(node: RangeNode) -> Sequence[ValueRange | None]:
-    """ArgMax, ArgMin and NonZero: indices along an axis of the input."""
+    """Return the range of ArgMax, ArgMin and NonZero: indices along an axis of the input."""
     return (_positions(node.fact(0)),)
 
 
 def moved_and_positions(node: RangeNode) -> Sequence[ValueRange | None]:
-    """TopK and Unique: elements of the input, and after them positions and counts, of all elements at most."""
+    """Return the ranges of TopK and Unique: elements of the input, then indices and counts of at most all elements."""
     data = node.fact(0)
     size = DIM if data is None or data.size is None else ValueRange(0, data.size)
     return (node.range(0), size, size, size)
 
 
 def counts(node: RangeNode) -> Sequence[ValueRange | None]:
-    """Return a dim for each output: indices and counts of lists that no tensor holds."""
+    """Return a dim for each output: indices and counts of lists without a tensor."""
     return (DIM,) * len(node.outputs)
 
 
 def places(node: RangeNode) -> Sequence[ValueRange | None]:
-    """MaxPool: elements of the input, and their places in the flattened input."""
+    """Return the ranges of MaxPool: elements of the input, and their indices in the flattened input."""
     return (node.range(0), *elements(node))
 
 
 def stepped(node: RangeNode) -> Sequence[ValueRange | None]:
-    """Range: numbers from the start up to the limit, or down to it."""
+    """Return the range of Range: numbers from the start up to the limit, or down to it."""
     start, limit = node.range(0), node.range(1)
     return () if start is None or limit is None else (start | limit,)
 
@@ -428,7 +431,7 @@ def chosen(*inputs: int) -> Rule:
 
 
 def joined_if(name: str, *inputs: int) -> Rule:
-    """Return the same rule for an operator whose attribute of this name may ask for sums or products instead."""
+    """Return the same rule for an operator whose attribute of this name may select sums or products instead."""
 
     def of_inputs(node: RangeNode) -> Sequence[ValueRange | None]:
         return chosen(*inputs)(node) if node.attributes.get(name, "none") == "none" else ()

@@ -1,7 +1,7 @@
-"""Wider: wider element types, for operators whose older versions lack the narrow ones.
+"""List wider element types for operators whose older versions do not have the narrow ones.
 
-A Cast converts the inputs to the wider type, and another one converts the result back, wherever that is exact. What is
-exact depends on what the operator does with its elements; each kind has a table, in order of preference.
+A Cast converts the inputs to the wider type, and another Cast converts the result back, if that is exact. This depends
+on the operator's effect on its elements; each kind has a table, in order of preference.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from onnx import TensorProto
 
 Wider = Mapping[int, tuple[int, ...]]
-"""By element type, the types to go through."""
+"""The wider types by element type."""
 
 _SMALL = (TensorProto.INT8, TensorProto.INT16, TensorProto.UINT8, TensorProto.UINT16)
 _FLOATS: Wider = {
@@ -24,18 +24,18 @@ ORDERED: Wider = {
     **_FLOATS,
     **dict.fromkeys(_SMALL, (TensorProto.INT32, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64)),
     TensorProto.INT32: (TensorProto.DOUBLE, TensorProto.INT64),
-    # onnxruntime 1.32.0 makes one Cast of those from double to uint32 and on to a narrower integer, and loses bits.
+    # onnxruntime 1.32.0 fuses the Casts from double to uint32 and on to a narrower integer, and loses bits.
     TensorProto.UINT32: (TensorProto.INT64, TensorProto.DOUBLE),
 }
-"""For operators that compare elements and give some of them out: each keeps its place in the order."""
+"""For operators that compare elements and return some of them: the wider type keeps the order."""
 
 MOVED: Wider = {
     **ORDERED,
     TensorProto.BOOL: (TensorProto.INT32, TensorProto.UINT8, TensorProto.FLOAT),
-    # Cast-13: "discard higher bits and reinterpret", so that what does not fit comes back all the same.
+    # Cast-13: "discard higher bits and reinterpret", so that wrapped integers are restored.
     TensorProto.UINT64: (TensorProto.INT64,),
 }
-"""For operators that only move elements about, or ask whether they are equal: each has a place of its own."""
+"""For operators that only move elements, or test equality: the wider type keeps elements distinct."""
 
 QUOTIENT: Wider = {
     **_FLOATS,
@@ -45,28 +45,29 @@ QUOTIENT: Wider = {
 }
 """For one rounded operation on floats: a sum, a product, a quotient, a square root.
 
-With p bits, 2p + 2 in the wider type are enough for the second rounding to change nothing: 24 for float16's 11, 18 for
-bfloat16's 8, 50 for float's 24 (Figueroa, "When is double rounding innocuous?", 1995). Of integers, the operation must
-be exact in the wider type but for the bits that Cast drops.
+With p bits, 2p + 2 in the wider type suffice for the second rounding to change nothing: 24 for float16's 11, 18 for
+bfloat16's 8, 50 for float's 24 (Figueroa, "When is double rounding innocuous?", 1995). For integers, the operation must
+be exact in the wider type except for the bits that Cast drops.
 """
 
 WRAPPED: Wider = {**QUOTIENT, TensorProto.UINT64: (TensorProto.INT64,)}
-"""The same for sums and products, whose lower bits do not depend on how the highest is read."""
+"""The same for sums and products, whose lower bits do not depend on the interpretation of the highest."""
 
 COMPUTED: Wider = {TensorProto.BFLOAT16: (TensorProto.FLOAT,)}
-"""For functions and sums of floats: rounded once behind all of it, where a kernel may round in between, or otherwise.
+"""For functions and sums of floats: rounded once at the end, although a kernel may round differently.
 
-No text says how a kernel of bfloat16 rounds, so this is the same but for rounding, as ONNX's function bodies are.
+No specification defines how a kernel of bfloat16 rounds, so the result is equal only up to rounding, as with ONNX's
+function bodies.
 """
 
 SUMMED: Wider = {**COMPUTED, TensorProto.FLOAT16: (TensorProto.FLOAT,)}
-"""The same for operators whose sums leave the range of float16: onnxruntime 1.32.0 computes recurrent ones in float."""
+"""The same for sums that exceed the range of float16. onnxruntime 1.32.0 computes recurrent operators in float."""
 
 ROUNDED = (COMPUTED, SUMMED)
-"""The tables of types in which the result is the same but for rounding."""
+"""The tables of types whose results are equal only up to rounding."""
 
 SELECTED: Wider = {TensorProto.BFLOAT16: (TensorProto.FLOAT,)}
-"""For operators that give out one of their elements, of whose other types lowerings take care."""
+"""For operators that return one of their elements; lowerings handle other types."""
 
 KINDS: Mapping[str, Wider] = {"moved": MOVED, "ordered": ORDERED, "rounded": QUOTIENT, "computed": COMPUTED}
-"""The tables, as rows of same_meaning.toml name them."""
+"""The tables by their names in rows of equivalences.toml."""

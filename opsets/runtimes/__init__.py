@@ -1,1 +1,1 @@
-"""Which operators a runtime supports, and what they cost."""
+"""Describe the operators that a runtime supports, and their costs."""

@@ -1,8 +1,8 @@
-"""The cost of a node: 1, or its time in onnxruntime relative to one Identity node.
+"""Compute the cost of a node: 1, or its time in onnxruntime relative to one Identity node.
 
-The times are in a table that `benchmarks/kernels.py` writes, and decide under `--optimize` only: times of onnxruntime's
-kernels on tensors of several sizes, the first of which is hardly an element;
-between two sizes the time for one element is interpolated. What it does not hold costs as much as a product does.
+The times are in a table that `benchmarks/kernels.py` writes, and decide only under `--optimize`: times of onnxruntime's
+kernels on tensors of several sizes, starting with a few elements. Between two sizes, the time for one element is
+interpolated. An operator that is not in the table costs as much as a product.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from opshift.opsets.registry.facts import Dim, Facts, type_name
 from opshift.opsets.registry.operator import Node
 
 NOMINAL = 64
-"""The length of a dimension that is not known: where several are not, tensors are taken for large ones."""
+"""The assumed length of an unknown dimension: tensors with several unknown dimensions are assumed to be large."""
 
 LAST = 1024
-"""The length of the last axis that is not known: there are words and classes, of which there are many."""
+"""The assumed length of an unknown last axis: words and classes are many."""
 
 PART = 32
-"""The length of a dimension that a lowering computes at run time, and that has no name: a part of one that has."""
+"""The assumed length of an unnamed dimension that a lowering computes at run time: a part of a named one."""
 
 PAGE = 1024
-"""Elements of a row that are a multiple of this many apart share a place in the cache, and are slow to go through."""
+"""Elements of a row at a multiple of this distance share a cache line set, and are slow to access."""
 
 FREE = frozenset({"Constant", "Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"})
 """Operators that move no elements."""
 
 ROWS = frozenset({"ArgMax", "Hardmax", "ReduceMax", "ReduceMin", "ReduceSum", "TopK"})
-"""Operators that go through rows, whose cost depends on how long these are and on what is behind them."""
+"""Operators that process rows: the cost depends on the rows' length and on the axes after them."""
 
 BROADCAST = frozenset(
     {"Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Or"}
     | {"PRelu", "Pow", "Sub", "Where", "Xor"}
 )
-"""Operators that go through runs of elements, along which each input either goes on or stands still."""
+"""Operators that process runs of elements, in which each input either advances or repeats one element."""
 
 LIKE = {"Greater": "Less", "GreaterOrEqual": "Less", "LessOrEqual": "Less"}
-"""Operators that cost as much as another."""
+"""Operators with the cost of another operator."""
 
 LENGTHS = (4, 12, 32, 128, 1024)
-"""The lengths of rows that are measured; onnxruntime's loops of short rows differ, and so does what the cache holds."""
+"""The measured row lengths; onnxruntime's loops differ for short rows, and so does the use of the cache."""
 
 Points = Sequence[tuple[float, float]]
-"""Elements, and what they cost."""
+"""Numbers of elements, and their costs."""
 
 SPARSE = 16
-"""Elements for each index, in the measurement of a ScatterElements that is not along the last axis."""
+"""The number of elements per index in the measurement of a ScatterElements along another axis than the last."""
 
 
 @functools.cache
 def table() -> Mapping[str, Points]:
-    """Return what was measured, by `key`: elements, and the time as multiple of what a node takes for nothing."""
+    """Return the measured times by `key`: numbers of elements, and times relative to a node without work."""
     text = importlib.resources.files("opshift.opsets").joinpath("data", "costs.json").read_text(encoding="utf-8")
     document = json.loads(text)
     idle = document["measured"]["node"]
@@ -64,18 +64,18 @@ def table() -> Mapping[str, Points]:
 
 
 def key(name: str, dtype: str, place: str = "", length: int = 0) -> str:
-    """Return what a time is listed under: operator, element type, and for rows where they are and their length."""
+    """Return the key of a time: operator, element type, and for rows their position and length."""
     return " ".join(part for part in (name, dtype, place, str(length) if length else "") if part)
 
 
 def simplicity(node: Node, outputs: Sequence[Facts]) -> float:
-    """Return 1 for a node, and a small share of 1 for going through data: few nodes come first, then few passes."""
+    """Return 1 for a node, plus a small share of 1 for passes over the data: few nodes count first, then few passes."""
     moved = [] if node.name in FREE else [facts for facts in (*node.inputs, *outputs) if facts is not None]
     return 1 + math.log2(1 + max(map(_count, moved), default=0.0)) / 2**14
 
 
 def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
-    """Return what a node costs; `weight` is what it costs on small tensors."""
+    """Return the cost of a node; `weight` is its cost on small tensors."""
     if node.name in FREE or not outputs or any(facts.size == 0 for facts in outputs):
         return weight
     count = _count(outputs[0])
@@ -104,7 +104,7 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
             place = key(node.name, f"{dtype} {type_name(outputs[0].dtype)}")
         points = table().get(place) or table().get(node.name, ())
     points = points or table()["others"]
-    # A part of a tensor comes from as far away as the whole does.
+    # A part of a tensor comes from the same memory as the whole tensor.
     whole = max(_count(data), count) if node.name in ("GatherElements", "Slice") else count
     if not whole:
         return weight
@@ -113,20 +113,20 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
 
 
 def _runs(node: Node, output: Facts) -> float:
-    """Return how many runs of elements a node goes through, each of which takes time of its own."""
+    """Return the number of runs of elements that a node processes, each of which takes additional time."""
     shapes = [facts.shape for facts in node.inputs if facts is not None and facts.shape is not None]
     if output.shape is None or not shapes:
         return 0.0
     if node.name == "Slice":
         pairs = enumerate(zip(shapes[0], output.shape, strict=False))
-        # What is in front of the last axis along which only a part is taken.
+        # The dimensions before the last axis along which only a part is taken.
         return _product(output.shape[: max((axis for axis, (dim, taken) in pairs if dim != taken), default=0)])
     if node.name not in BROADCAST or len(set(shapes)) == 1:
         return 0.0
-    # Along a run each input goes on, or stands still: where that changes from one axis to the next, a run ends.
+    # Along a run, each input advances or repeats; a run ends at an axis where this changes.
     rank = len(output.shape)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
-    # An axis that all inputs have with length 1 ends no run; one that an input does not have does (onnxruntime 1.31.1).
+    # An axis of length 1 in all inputs ends no run; an axis that an input does not have ends one (onnxruntime 1.31.1).
     short = {axis for axis in range(rank) if all(len(shape) == rank and shape[axis] == 1 for shape in shapes)}
     axes = [axis for axis in range(rank) if axis not in short]
     stands = {axis: tuple(shape[axis] == 1 for shape in padded) for axis in axes}
@@ -139,7 +139,7 @@ def _product(dims: Sequence[Dim]) -> float:
 
 
 def _along(node: Node, output: Facts) -> str:
-    """Return whether a node goes along the last axis or another."""
+    """Return whether a node works along the last axis or another one."""
     axis = node.attributes.get("axis", -1 if node.name == "OneHot" else 0)
     return "last" if axis in (-1, len(output.shape or ()) - 1) else "inner"
 
@@ -154,13 +154,13 @@ def _count(facts: Facts) -> float:
 
 
 def _length(dim: Dim, nominal: int) -> int:
-    """Return a dimension, or how long it is taken to be."""
+    """Return a dimension, or its assumed length."""
     return dim if isinstance(dim, int) else PART if dim is None else nominal
 
 
 @functools.lru_cache(4096)
 def _of_rows(name: str, dtype: str, behind: str, length: int) -> Points:
-    """Return what rows of a length cost, interpolated between the two lengths that were measured next to it."""
+    """Return the costs of rows of a length, interpolated between the two nearest measured lengths."""
     listed = dtype if key(name, dtype, behind, LENGTHS[0]) in table() else "float"
     at = min(max(length, LENGTHS[0]), LENGTHS[-1])
     short, long = max(one for one in LENGTHS if one <= at), min(one for one in LENGTHS if one >= at)
@@ -170,7 +170,7 @@ def _of_rows(name: str, dtype: str, behind: str, length: int) -> Points:
 
 
 def _rows(node: Node, data: Facts) -> tuple[str, int]:
-    """Return whether anything is behind the axis of a row, and how long the row is."""
+    """Return whether other axes follow the axis of a row, and the length of the row."""
     axis = node.attributes.get("axis")
     if axis is None:
         axes = node.inputs[1].known if len(node.inputs) > 1 and node.inputs[1] is not None else None
@@ -191,7 +191,7 @@ def _rows(node: Node, data: Facts) -> tuple[str, int]:
 
 
 def _time(points: Points, count: float) -> float:
-    """Return what elements take beyond a node; the time for one is interpolated between the sizes measured."""
+    """Return the time of elements in addition to a node; the time for one is interpolated between sizes."""
     (_, start), *sizes = points
     per = [(math.log(size), (time - start) / size) for size, time in sizes]
     at = math.log(max(count, 1.0))

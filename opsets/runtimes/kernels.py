@@ -1,4 +1,4 @@
-"""The operators that the installed onnxruntime can run, from its own kernel table."""
+"""Read the operators that the installed onnxruntime can run from its own kernel table."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ OPEN_END = 2**31 - 1
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel of the CPU provider: the operator versions and the element types it is for."""
+    """A kernel of the CPU provider: its operator versions and element types."""
 
     start: int
     end: int
     types: Mapping[str, frozenset[str]]
 
     def serves(self, since_version: int) -> bool:
-        """Return whether onnxruntime picks it for this version: an open end serves only the version it starts at."""
+        """Return whether onnxruntime uses it for this version: an open range serves only its first version."""
         return self.start == since_version or (self.end != OPEN_END and self.start <= since_version <= self.end)
 
 
@@ -66,7 +66,7 @@ _Typed = tuple[int, Sequence[int]]
 
 
 def _session(name: str, inputs: Mapping[str, _Typed], output: _Typed, opset: int, ir_version: int = 8) -> Any:
-    """Open a model of one node, of types and shapes by name, in the installed onnxruntime (1 ms)."""
+    """Open a single-node model with types and shapes by name in the installed onnxruntime (1 ms)."""
     import onnxruntime
     from onnx import helper
 
@@ -79,18 +79,18 @@ def _session(name: str, inputs: Mapping[str, _Typed], output: _Typed, opset: int
 
 
 def _loads(opset: int, ir_version: int) -> bool:
-    """Return whether the installed onnxruntime loads a model of one node."""
-    # 1.31.1 has kernels for opset 27 and loads 26: only a session tells.
+    """Return whether the installed onnxruntime loads a single-node model."""
+    # 1.31.1 has kernels for opset 27 but loads only 26, so only a session shows it.
     bools = TensorProto.BOOL, [1]
     try:
         _session("Not", {"x": bools}, bools, opset, ir_version)
-    except Exception:  # onnxruntime raises classes of its own, one for each status
+    except Exception:  # onnxruntime raises its own exception classes, one for each status
         return False
     return True
 
 
 def installed() -> bool:
-    """Return whether there is an onnxruntime, which is not imported yet."""
+    """Return whether onnxruntime is installed, without importing it."""
     return importlib.util.find_spec("onnxruntime") is not None
 
 
@@ -103,10 +103,10 @@ def version() -> str:
 
 @functools.cache
 def runs_by_body(name: str, opset: int) -> bool:
-    """Return whether the installed onnxruntime runs an operator of the default domain by the body that ONNX defines.
+    """Return whether the installed onnxruntime runs a default-domain operator by ONNX's function body.
 
-    So it does where it has no kernel for the version that an opset has; the body of Attention runs from 25 on. What has
-    neither kernel nor body counts too, since it does not run otherwise.
+    It does so if it has no kernel for the opset's version; the body of Attention runs from 25 on. An operator with
+    neither kernel nor body counts too, because it cannot run otherwise.
     """
     loaded = newest_opset()
     schema = schema_read_at("", name, min(opset, loaded or opset, NEWEST))
@@ -115,7 +115,7 @@ def runs_by_body(name: str, opset: int) -> bool:
 
 @functools.cache
 def newest_opset() -> int | None:
-    """Return the newest opset that the installed onnxruntime loads; None where there is no onnxruntime."""
+    """Return the newest opset that the installed onnxruntime loads; None if it is not installed."""
     try:
         import onnxruntime  # noqa: F401
     except ImportError:
@@ -131,9 +131,9 @@ def newest_ir_version() -> int:
 
 @functools.cache
 def cuts_sums_of_bytes() -> bool:
-    """Return whether the installed onnxruntime, on this processor, cuts sums of products of unsigned and signed bytes.
+    """Return whether onnxruntime, on this processor, saturates sums of products of unsigned and signed bytes.
 
-    Without VNNI its kernels for AVX2 add two products in 16 bits, which hold no more than 32767 (1.32.0).
+    Without VNNI, its kernels for AVX2 add two products in 16 bits, up to 32767 (1.32.0).
     """
     inputs = {"a": (TensorProto.UINT8, [4, 64]), "b": (TensorProto.INT8, [64, 4])}
     session = _session("MatMulInteger", inputs, (TensorProto.INT32, [4, 4]), 10)
@@ -141,8 +141,8 @@ def cuts_sums_of_bytes() -> bool:
     return bool((y != 64 * 255 * 127).any())
 
 
-def _carried(dtype: int) -> frozenset[str]:
-    """The kernel types that serve an element type: onnxruntime casts float16 to float where it has no kernel for it."""
+def _kernel_types(dtype: int) -> frozenset[str]:
+    """Return the kernel types for an element type: onnxruntime casts float16 to float if it has no kernel for it."""
     name = f"tensor({type_name(dtype)})"
     return frozenset({name, "tensor(float)"}) if name == "tensor(float16)" else frozenset({name})
 
@@ -152,13 +152,13 @@ def _alone(dtype: int) -> frozenset[str]:
 
 
 _NEUTRAL = {"Add": 0, "Div": 1, "Mul": 1, "Sub": 0}
-"""Operators that onnxruntime's optimizer drops, and the constant by which it does; it compares doubles as floats."""
+"""Operators that onnxruntime's optimizer drops for a constant operand; it compares doubles as floats."""
 
 
 def computes_wrongly(node: Node) -> str | None:
-    """Return what the kernels of onnxruntime get wrong about a node, so that no lowering relies on it.
+    """Return the error of onnxruntime's kernels for a node, so that no lowering emits it; or None.
 
-    All were seen in 1.31.1, what is dropped in 1.32.0 too.
+    All were seen in 1.31.1, and the dropped operators in 1.32.0, too.
     """
     if not node.inputs or node.inputs[0] is None:
         return None
@@ -182,9 +182,9 @@ def computes_wrongly(node: Node) -> str | None:
 
 @functools.cache
 def _inlined(name: str, opset: int) -> bool:
-    """Whether onnxruntime inlines the body of an operator at an opset: not if any operator in it has a newer version.
+    """Return whether onnxruntime inlines an operator's body at an opset: not if an operator in it has a newer version.
 
-    Seen of Swish in 1.31.1, which runs at 24 and not at 25, where Constant and CastLike changed.
+    Seen for Swish in 1.31.1, which runs at 24 but not at 25, where Constant and CastLike changed.
     """
     schema = schema_at("", name, opset)
     if schema is None or not schema.has_body:
@@ -200,16 +200,16 @@ def _inlined(name: str, opset: int) -> bool:
 
 @dataclass(frozen=True)
 class WrongBody:
-    """A function body that onnxruntime inlines for want of a kernel, and whose results differ from the operator's."""
+    """A function body that onnxruntime inlines without a kernel, and whose results differ from the operator's."""
 
     reason: str
     kernels: frozenset[str]
-    """The types of the first input, such as `tensor(float)`, for which there are kernels."""
+    """The types of the first input with a kernel, such as `tensor(float)`."""
 
     def of(self, dtype: int | None) -> bool:
-        """Return whether a node with this element type is inlined; where the type is unknown, whether all are.
+        """Return whether a node with this element type is inlined; for an unknown type, whether all are.
 
-        float16 goes the same ways before and after a conversion, with the same overflows, and is left to onnxruntime.
+        float16 runs in the same way before and after a conversion, with the same overflows, and is left to onnxruntime.
         """
         if not self.kernels or dtype is None:
             return not self.kernels
@@ -218,7 +218,7 @@ class WrongBody:
 
 @functools.cache
 def wrong_body(name: str, opset: int) -> WrongBody | None:
-    """Return what onnxruntime inlines for an operator at an opset if opshift never uses it as a lowering."""
+    """Return the body that onnxruntime inlines for an operator at an opset, if opshift never uses it as a lowering."""
     schema = schema_at("", name, opset)
     if not schema or not _inlined(name, opset):
         return None
@@ -236,23 +236,23 @@ def wrong_body(name: str, opset: int) -> WrongBody | None:
 
 
 def loses(name: str, source: int, target: int) -> bool:
-    """Whether onnxruntime has no kernel for an operator, inlines its body at one opset, and does not at another."""
+    """Return whether onnxruntime runs a kernel-less operator by its body at one opset, but not at another."""
     inlined_then_only = _inlined(name, source) and not _inlined(name, target)
     return inlined_then_only and newest_opset() is not None and name not in _kernels()
 
 
 @functools.cache
 def lost_types(name: str, source: int, target: int) -> frozenset[str]:
-    """Return the types that onnxruntime runs an operator on at the source's opset, and not at the target's.
+    """Return the types for which onnxruntime runs an operator at the source's opset, but not at the target's.
 
-    They are such as `tensor(uint8)`: those of its first input, and of outputs whose type an attribute names (windows of
-    float16). Types that the operator does not accept at the target are not among them.
+    These are types such as `tensor(uint8)` of its first input, and of outputs whose type an attribute names (windows of
+    float16). Types that the operator does not accept at the target are not included.
     """
     before, after = schema_at("", name, source), schema_at("", name, target)
     if source == target or before is None or after is None or newest_opset() is None:
         return frozenset()
     if before.since_version == after.since_version and not (_inlined(name, source) or _inlined(name, target)):
-        return frozenset()  # one version has the same kernels everywhere, and in some opsets a body
+        return frozenset()  # one version has the same kernels at all opsets, but a body only at some
     found: frozenset[str] = frozenset()
     for then, now in zip(_deciding(before), _deciding(after), strict=False):
         found |= (_served(before, then, source) - _served(after, now, target)) & now.types
@@ -282,9 +282,9 @@ def _served(schema: Schema, parameter: Parameter, opset: int) -> frozenset[str]:
 
 
 def _body_of_type_runs(schema: Schema, opset: int, kind: str) -> bool:
-    """Whether onnxruntime has the kernels of a body where the first input, and all of its variable, are of a type."""
+    """Return whether onnxruntime has the kernels of a body for a type of the first input and its type variable."""
     element = kind.removeprefix("tensor(").removesuffix(")")
-    if element.upper() not in TensorProto.DataType.keys():  # noqa: SIM118 (it is no mapping)
+    if element.upper() not in TensorProto.DataType.keys():  # noqa: SIM118 (it is not a mapping)
         return True
     first = schema.input(0)
     needed = [parameter for index in range(schema.raw.min_input) if (parameter := schema.input(index)) is not None]
@@ -298,7 +298,7 @@ def _body_of_type_runs(schema: Schema, opset: int, kind: str) -> bool:
 
 
 def _runs_as_body(node: Node, opset: int) -> bool:
-    """Return whether onnxruntime rightly runs what it inlines in place of a node, as far as the types are known."""
+    """Return whether onnxruntime correctly runs the body that it inlines for a node, as far as the types are known."""
     operator = operator_for("", node.name)
     if not _inlined(node.name, opset) or (operator and operator.body_unused):
         return False
@@ -316,7 +316,7 @@ def _body_runs(
     *,
     rightly: bool = True,
 ) -> bool:
-    """Return whether onnxruntime has the kernels of a body; `rightly`, not by a body in it that opshift never uses."""
+    """Return whether onnxruntime has the kernels of a body; `rightly`: without inner bodies that opshift never uses."""
     found = _typed_body(name, opset, attributes, dtypes, outputs)
     if found is None:
         return True
@@ -328,7 +328,7 @@ def _body_runs(
 def _typed_body(
     name: str, opset: int, attributes: tuple[tuple[str, Any], ...], dtypes: tuple[int | None, ...], outputs: int
 ) -> tuple[Sequence[onnx.NodeProto], Mapping[str, int]] | None:
-    """Return the nodes of a body and the types of their values, as far as known; None if it is not known itself."""
+    """Return the nodes of a body and the known types of their values; None if the body is unknown."""
     schema = schema_at("", name, opset)
     assert schema is not None
     types = [onnx.helper.make_tensor_type_proto(dtype, None) if dtype else onnx.TypeProto() for dtype in dtypes]
@@ -337,7 +337,7 @@ def _typed_body(
     call.attribute.extend(_attributes(schema, dict(attributes)))
     body = _body(schema, opset, call, types)
     if body is None:
-        return None  # it depends on what is not known here
+        return None  # it depends on unknown facts
     model = onnx.helper.make_model(
         onnx.helper.make_graph([], "g", [], []), opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8
     )
@@ -348,7 +348,7 @@ def _typed_body(
             graph.input.add(name=formal).type.CopyFrom(types[place])
     try:
         inferred = onnx_process.infer_shapes(model).graph
-    except Exception:  # what C++ throws at a body that does not fit these types
+    except Exception:  # any C++ exception for a body that does not accept these types
         return None
     known = {value.name: value.type.tensor_type.elem_type for value in (*inferred.value_info, *inferred.input)}
     absent = {formal for place, formal in enumerate(body.input) if place >= len(dtypes) or dtypes[place] is None}
@@ -358,16 +358,17 @@ def _typed_body(
 
 
 def _fits(one: onnx.NodeProto, known: Mapping[str, int], opset: int) -> bool:
-    """Return whether inputs of a node that must have one type have one, as far as types are known.
+    """Return whether inputs of a node that must have the same type do, as far as types are known.
 
-    In the bodies of MeanVarianceNormalization-9 and 13 they do not for float16, nor does onnxruntime 1.32.0 load these.
+    The bodies of MeanVarianceNormalization-9 and 13 violate this for float16, and onnxruntime 1.32.0 does not load
+    them.
     """
     schema = schema_at("", one.op_type, opset)
     return schema is None or bool(one.domain) or schema.unlike([known.get(name) for name in one.input]) is None
 
 
 def _misfits(node: Node, opset: int) -> bool:
-    """Return whether onnxruntime inlines a body in place of a node that has no types which fit."""
+    """Return whether onnxruntime inlines a body for a node whose types conflict."""
     dtypes = tuple(None if facts is None else facts.dtype or 0 for facts in node.inputs)
     if 0 in dtypes or not _inlined(node.name, opset):
         return False
@@ -376,7 +377,7 @@ def _misfits(node: Node, opset: int) -> bool:
 
 
 def _attributes(schema: Schema, known: Mapping[str, Any]) -> list[onnx.AttributeProto]:
-    """Return the known attributes of a node, and a guess for each other that it must have."""
+    """Return the known attributes of a node, and a guess for each other required one."""
     kind = onnx.defs.OpSchema.AttrType
     guesses = {kind.INT: 1, kind.FLOAT: 1.0, kind.STRING: "a", kind.INTS: (1,), kind.FLOATS: (1.0,)}
     required = [key for key, (must, _) in schema.attributes.items() if must]
@@ -394,7 +395,7 @@ def _attributes(schema: Schema, known: Mapping[str, Any]) -> list[onnx.Attribute
 def _body(
     schema: Schema, opset: int, call: onnx.NodeProto, types: Sequence[onnx.TypeProto]
 ) -> onnx.FunctionProto | None:
-    """Return the function body of an operator for a call of it; None if onnx makes none of these types."""
+    """Return the function body of an operator for a call of it; None if onnx has no body for these types."""
     raw: Any = schema.raw
     written = [version for version in raw.function_opset_versions if version <= opset]
     try:
@@ -410,7 +411,7 @@ def _body(
 
 
 def _bound_nodes(body: onnx.FunctionProto, call: onnx.NodeProto, schema: Schema) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of a body with the attributes of a call, or their defaults, in place of parameters."""
+    """Yield the nodes of a body with its parameters replaced by a call's attributes or their defaults."""
     values = {item.name: item for item in call.attribute}
     defaults = {key: default for key, (_, default) in schema.attributes.items() if default is not None}
     for one in body.node:
@@ -430,7 +431,7 @@ def _bound_nodes(body: onnx.FunctionProto, call: onnx.NodeProto, schema: Schema)
 
 
 def _inner_runs(one: onnx.NodeProto, known: Mapping[str, int], opset: int, rightly: bool) -> bool:
-    """Return whether there is a kernel for a node of a body, or the types are not known to tell."""
+    """Return whether a node of a body has a kernel, or its types are unknown."""
     schema = schema_at("", one.op_type, opset)
     if schema is None or one.domain or any(not known.get(name) for name in one.input if name):
         return True
@@ -447,10 +448,10 @@ def _inner_runs(one: onnx.NodeProto, known: Mapping[str, int], opset: int, right
 
 @functools.cache
 def runs(name: str, opset: int) -> bool:
-    """Whether the installed onnxruntime has a kernel for an operator as an opset has it, for any element types."""
+    """Return whether the installed onnxruntime has a kernel for an operator's version at an opset, for any types."""
     loaded = newest_opset()
     if loaded is None or name == "Constant":
-        return True  # it cannot be asked, or needs none
+        return True  # it is unknown, or needs no kernel
     schema = schema_at("", name, min(opset, loaded, NEWEST))
     if schema is None:
         return schema_at("", name, opset) is None
@@ -458,13 +459,13 @@ def runs(name: str, opset: int) -> bool:
         return True
     if not _inlined(name, min(opset, loaded)):
         return False
-    # The body of Bernoulli has RandomUniformLike, of whose version 22 onnxruntime 1.32.0 has no kernel.
+    # The body of Bernoulli has RandomUniformLike-22, for which onnxruntime 1.32.0 has no kernel.
     needed = [parameter for index in range(schema.raw.min_input) if (parameter := schema.input(index)) is not None]
     return _body_runs(name, min(opset, loaded), (), tuple(_usual(parameter.types) for parameter in needed), 1)
 
 
 def _usual(types: Iterable[str]) -> int:
-    """Return float where an input may have it, else int64, else 0 for unknown."""
+    """Return float if an input permits it, else int64, else 0 for unknown."""
     return next((one for one in (TensorProto.FLOAT, TensorProto.INT64) if f"tensor({type_name(one)})" in types), 0)
 
 
@@ -472,7 +473,7 @@ def _usual(types: Iterable[str]) -> int:
 def last_that_runs(name: str, source: int, target: int) -> int | None:
     """Return the opset nearest to the target, coming from the source, at which onnxruntime runs an operator.
 
-    None if it runs the operator at the target, or does not at the source.
+    Return None if it runs the operator at the target, or does not run it at the source.
     """
     if runs(name, target) or not runs(name, source):
         return None
@@ -481,11 +482,11 @@ def last_that_runs(name: str, source: int, target: int) -> int | None:
 
 
 def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
-    """Return whether onnxruntime runs this node; False where a type is unknown and the kernels ask for certain ones."""
+    """Return whether onnxruntime runs this node; false if the kernels need certain types and a type is unknown."""
     loaded = newest_opset()
     if loaded is None:
-        return True  # it cannot be asked
-    # What is newer than the installed onnxruntime will run on the kernels that it has for the version before.
+        return True  # it is unknown
+    # A version newer than the installed onnxruntime is assumed to run on the kernels of the previous version.
     newest = min(loaded, NEWEST)
     if node.name == "Constant" or _runs_as_body(node, min(opset, newest)):
         return True
@@ -497,7 +498,7 @@ def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
         if facts is not None and parameter is not None:
             bound[parameter.type_variable] = facts.dtype
     named = named_output(node, opset)
-    carried = _alone if _misfits(node, min(opset, newest)) else _carried
+    kernel_types = _alone if _misfits(node, min(opset, newest)) else _kernel_types
     return any(
         kernel.serves(since_version)
         and (
@@ -505,7 +506,7 @@ def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
         )
         and all(
             variable not in bound
-            or (bound[variable] is not None and not carried(bound[variable] or 0).isdisjoint(types))
+            or (bound[variable] is not None and not kernel_types(bound[variable] or 0).isdisjoint(types))
             for variable, types in kernel.types.items()
         )
         for kernel in _kernels().get(node.name, ())
@@ -513,7 +514,7 @@ def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
 
 
 def named_output(node: Node, opset: int) -> str:
-    """Return the element type that an attribute names for the first output, if no input has it; else nothing."""
+    """Return the element type that an attribute names for the first output, if no input has it; else ""."""
     schema = schema_at("", node.name, opset)
     dtype = next((one for key in _NAMING if (one := node.attributes.get(key))), None)
     if schema is None or not isinstance(dtype, int) or not schema.outputs:
@@ -526,14 +527,14 @@ _NAMING = ("dtype", "output_datatype", "output_dtype", "to")
 """Attributes that name the element type of the first output."""
 
 
-# --- all of it, as a profile ------------------------------------------------------------------------------------------
+# --- the kernel table as a profile ------------------------------------------------------------------------------------
 
 Types = Mapping[str, frozenset[str]]
-"""The element types that an input may have, by its name; an input that may have all is not named."""
+"""The permitted element types by input name; an input without limits is not listed."""
 
 
 def profile() -> str:
-    """Return what the installed onnxruntime runs on the CPU, as a profile in TOML: its kernel table, by opset."""
+    """Return the kernels of the installed onnxruntime as a profile in TOML: its CPU kernel table, by opset."""
     newest = newest_opset() or OLDEST
     names = sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain})
     spans = {name: _spans(name, newest) for name in names}
@@ -561,14 +562,14 @@ def profile() -> str:
 
 
 def _newest_ml() -> int:
-    """Return the newest opset of ai.onnx.ml that the installed onnxruntime has an operator of."""
+    """Return the newest opset of ai.onnx.ml for which the installed onnxruntime has an operator."""
     from onnxruntime.capi import onnxruntime_pybind11_state as native
 
     return max(int(one.since_version) for one in native.get_all_operator_schema() if one.domain == "ai.onnx.ml")
 
 
 def _foreign_kernels(domain: str) -> frozenset[str]:
-    """Return the operators of another domain that the CPU provider has kernels for."""
+    """Return the operators of another domain with a kernel of the CPU provider."""
     from onnxruntime.capi import onnxruntime_pybind11_state as native
 
     kernels = native.get_all_opkernel_def()
@@ -576,7 +577,7 @@ def _foreign_kernels(domain: str) -> frozenset[str]:
 
 
 def _spans(name: str, newest: int) -> list[tuple[tuple[int, int], tuple[Types, ...] | None]]:
-    """Return spans of opsets with what the kernels take there: alternatives, or None where there are no kernels."""
+    """Return spans of opsets with the kernels' types: alternatives, or None without kernels."""
     found: list[tuple[tuple[int, int], tuple[Types, ...] | None]] = []
     for opset in range(OLDEST, newest + 1):
         schema = schema_at("", name, opset)
@@ -592,7 +593,7 @@ def _spans(name: str, newest: int) -> list[tuple[tuple[int, int], tuple[Types, .
 
 def _taken(schema: Schema, opset: int) -> tuple[Types, ...] | None:
     if schema.name == "Constant" or _inlined(schema.name, opset):
-        return ({},)  # which types a body is for is asked node by node, see `Legality`
+        return ({},)  # the types of a body are checked node by node, see `Legality`
     kernels = [kernel for kernel in _kernels().get(schema.name, ()) if kernel.serves(schema.since_version)]
     alternatives: list[dict[str, frozenset[str]]] = []
     for kernel in kernels:
@@ -611,7 +612,7 @@ def _taken(schema: Schema, opset: int) -> tuple[Types, ...] | None:
 
 
 def joined(alternatives: list[dict[str, frozenset[str]]]) -> list[dict[str, frozenset[str]]]:
-    """Join alternatives that differ in the types of one input."""
+    """Merge alternatives that differ in the types of one input."""
     found: list[dict[str, frozenset[str]]] = []
     for one in alternatives:
         for other in found:

@@ -1,4 +1,4 @@
-"""The keys of a limit in a profile: how each is checked and read. A new key is one entry of `KEYS`."""
+"""Define the keys of a limit in a profile, with their checks. A new key is one entry of `KEYS`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from opshift.opsets.runtimes.limits import NAMING, PADS, SCALES, Limit
 from opshift.opsets.runtimes.profile_source import ProfileSource, near
 
 Schemas = Sequence[Schema]
-"""Those of the operator, at all opsets that the limit is for."""
+"""The schemas of the operator at all opsets of the limit."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a limit: the type of its value in TOML, and what checks it and returns it as `Limit` has it."""
+    """A key of a limit: the type of its value in TOML, and the function that checks it and returns `Limit`'s value."""
 
     kind: type
     read: Callable[[ProfileSource, Schemas, str, Any], Any] = lambda source, schemas, key, value: value
     limits: bool = True
-    """Whether it limits something by itself."""
+    """Whether it is a limit by itself."""
 
 
 def read(item: Mapping[str, Any], source: ProfileSource, schemas: Schemas) -> Limit:
@@ -275,12 +275,12 @@ def _attribute(source: ProfileSource, schemas: Schemas, key: str, name: str, val
 
 
 def _frozen(value: Any) -> Any:
-    """Return a value as nodes have it: a list of numbers is a tuple."""
+    """Return a value in the form of nodes: a list of numbers becomes a tuple."""
     return tuple(value) if isinstance(value, list) else value
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Return whether a TOML value can be that of an attribute of this type."""
+    """Return whether a TOML value can be the value of an attribute of this type."""
     one: dict[int, type] = {AttributeProto.INT: int, AttributeProto.FLOAT: float, AttributeProto.STRING: str}
     many: dict[int, type] = {AttributeProto.INTS: int, AttributeProto.FLOATS: float, AttributeProto.STRINGS: str}
     number = int(kind.value)

@@ -1,4 +1,4 @@
-"""`Limit`: which nodes of an operator a runtime takes, and why it does not take another one."""
+"""Define `Limit`: the nodes of an operator that a runtime accepts, and the reasons for others."""
 
 from __future__ import annotations
 
@@ -17,45 +17,46 @@ from opshift.opsets.registry.operator import Node, Outputs
 from opshift.opsets.registry.schema import Schema
 
 NAMING = frozenset({"dtype", "output_datatype", "output_dtype", "stash_type", "to", "value"})
-"""Attributes that name the element type of an output, or of what the operator computes in."""
+"""Attributes with the element type of an output, or of the operator's computation."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A runtime has the operator, but only so. `dtypes` is by the schema's input names, as are `constant_inputs`.
-    An attribute with no values at all must be left out; of lists of numbers, an empty one stands for left out. `@to` in
-    `dtypes` or `combinations` is the element type that the attribute `to` names.
+    """A restriction of a supported operator.
 
-    `ranks` are those that an input may have, `computed_ranks` those of one that is not constant, `scalars` those of a
-    constant of one element, and `sizes` the numbers of elements. With `narrow_scalars` a constant of one element must
-    not have more axes than every other input. With `vectors_alone` a computed input of one axis may be combined only
-    with constants of one element and with other computed inputs of one axis. Inputs that `not_negative` names must be
-    constants without a negative number; it may also name attributes of numbers. Attributes and inputs that
-    `explicit` names must be written, whatever their default is. Outputs that `unused_outputs` names must not be used,
-    and one of those that `used_outputs` names must be.
+    `dtypes` is by the schema's input names, as are `constant_inputs`. An attribute with no values at all must be
+    omitted; for lists of numbers, an empty list means omitted. `@to` in `dtypes` or `combinations` is the element type
+    in the attribute `to`.
+
+    `ranks` are the permitted ranks of an input, `computed_ranks` those of an input that is not constant, `scalars`
+    those of a constant of one element, and `sizes` the numbers of elements. With `narrow_scalars`, a constant of one
+    element must not have more axes than every other input. With `vectors_alone`, a computed input of one axis may be
+    combined only with constants of one element and with other computed inputs of one axis. Inputs in `not_negative`
+    must be constants without a negative number; it may also name attributes of numbers. Attributes and inputs in
+    `explicit` must be present, whatever their default is. Outputs in `unused_outputs` must be unused, and at least one
+    of `used_outputs` must be used.
+
     With `same_ranks` the branches of an If must return the same ranks, with `same_shapes` the same dimensions, and they
-    return element types that `returns` names. With `starts_inside` a Slice must not start before its axis, with
-    `backward_inside` not where its step is negative. With `whole_indices` those of GatherElements must have the
-    dimensions of the data, but along the axis. A variadic operator must have `input_count` inputs. With `never` it is
-    as if the runtime did not have it: it loads the operator and computes it wrongly, say.
+    return element types in `returns`. With `starts_inside` a Slice must not start before its axis, with
+    `backward_inside` not if its step is negative. With `whole_indices` those of GatherElements must have the dimensions
+    of the data, except along the axis. A variadic operator must have `input_count` inputs. With `never`, the operator
+    counts as unsupported: for example, the runtime loads it but computes it incorrectly.
 
-    A reduction must not name more than `max_axes` axes; without any, all are reduced. `scales` names the kinds of
-    scales that a Resize must have: `exact` give the sizes without rounding, `whole` are whole numbers, and `several`
-    leave more than one element of each axis that they change. Inputs that `own_constants` names must not be constants
-    that other nodes read; opshift writes a copy for each. Those that `not_fed` names must not be the only input of the
-    model that nothing else reads; opshift puts an Identity between. A constant that `whole_batches` names must hold one
-    matrix, or the batch of the result. Inputs that `not_empty` names must have elements. A variadic operator has
-    `max_inputs` inputs at most.
+    A reduction must not name more than `max_axes` axes; without any, all are reduced. `scales` are the kinds of scales
+    that a Resize must have: `exact` scales give the sizes without rounding, `whole` scales are whole numbers, and
+    `several` scales keep more than one element of each changed axis. Inputs in `own_constants` must not be constants
+    that other nodes read; opshift adds a copy for each. Inputs in `not_fed` must not be the only input of the model
+    without other consumers; opshift adds an Identity. A constant in `whole_batches` must hold one matrix, or the batch
+    of the result. Inputs in `not_empty` must have elements. A variadic operator has at most `max_inputs` inputs.
 
-    `constant_ranks` are those that a constant input may have, and `values` the numbers that it may hold: the input must
-    be a constant of these. `pads` names the kinds of padding that are possible: `even` is as much after each axis as
-    before it, `end` is none before any axis, and `spatial` is none of the first two axes.
+    `constant_ranks` are the permitted ranks of a constant input, and `values` the numbers that it may hold: the input
+    must be a constant of these. `pads` are the permitted kinds of padding: `even` has as much after each axis as before
+    it, `end` has none before any axis, and `spatial` has none for the first two axes.
 
-    `opset` says at which opsets the limit holds. With `if_inputs` it holds only for nodes that have all of these
-    inputs, with `if_outputs` only for those of which all of these outputs are used, with `if_computed` only for those
-    of which one of these is not constant, with `if_constant` only for those of which all of these are, with `if_ranks`
-    only for those whose inputs have one of these ranks, or unknown ones, and with `if_attributes` only for nodes with
-    one of these values of each attribute.
+    `opset` are the opsets of the limit. With `if_inputs` it applies only to nodes that have all of these inputs, with
+    `if_outputs` only to those that use all of these outputs, with `if_computed` only if one of these is not constant,
+    with `if_constant` only if all of these are constant, with `if_ranks` only if the inputs have one of these ranks, or
+    unknown ones, and with `if_attributes` only to nodes with one of these values of each attribute.
     """
 
     operator: str
@@ -104,14 +105,14 @@ class Limit:
 
     @property
     def only_types(self) -> bool:
-        """Whether it depends on the element types of the inputs alone whether a node is within it."""
+        """Whether the limit depends only on the element types of the inputs."""
         named = any(name.startswith("@") for one in (self.dtypes, *self.combinations) for name in one)
         types = Limit(self.operator, self.dtypes, self.combinations, opset=self.opset, reason=self.reason)
         return self == types and not named
 
     @property
     def is_conditional(self) -> bool:
-        """Whether it is one for some nodes of the operator only."""
+        """Whether the limit applies only to some nodes of the operator."""
         conditions = (
             self.if_inputs,
             self.if_computed,
@@ -123,11 +124,11 @@ class Limit:
         return any(map(bool, conditions))
 
     def holds(self, opset: int) -> bool:
-        """Return whether the limit is one at this opset."""
+        """Return whether the limit applies at this opset."""
         return self.opset is None or self.opset[0] <= opset <= self.opset[1]
 
     def why_not(self, node: Node, schema: Schema, possible: Set[int] | None = None) -> Reason | None:
-        """Return why the runtime does not accept this node, or that a fact is missing to tell.
+        """Return the reason why the runtime does not accept this node, or that a fact is missing.
 
         `possible` are the element types that a value of unknown type can have.
         """
@@ -136,7 +137,7 @@ class Limit:
         return self.why_not_types(node, schema, possible) or self._first(self._faults(node, schema), node, schema)
 
     def why_not_types(self, node: Node, schema: Schema, possible: Set[int] | None = None) -> Reason | None:
-        """Return why the runtime does not accept the element types of this node, as `why_not`."""
+        """Return the reason why the runtime does not accept the element types of this node, as `why_not`."""
         if not self.dtypes and not self.combinations:
             return None
         return self._first([_of_types(self, types_of(node, schema), schema, possible)], node, schema)
@@ -151,14 +152,14 @@ class Limit:
             yield of_inputs(self, node, schema)
 
     def _first(self, faults: Iterable[Reason | None], node: Node, schema: Schema) -> Reason | None:
-        """Return the first fault, with the limit's reason, if the limit is one for this node."""
+        """Return the first fault, with the limit's reason, if the limit applies to this node."""
         if not self._concerns(node, schema):
             return None
         found = next((fault for fault in faults if fault is not None), None)
         return Reason(f"{found} ({self.reason})", found.missing) if found is not None and self.reason else found
 
     def _concerns(self, node: Node, schema: Schema) -> bool:
-        """Return whether the limit is one for a node with these inputs and attributes."""
+        """Return whether the limit applies to a node with these inputs and attributes."""
         conditional = self.if_inputs or self.if_computed or self.if_constant or self.if_ranks
         named = list(_named(node, schema)) if conditional else []
         return (
@@ -180,12 +181,12 @@ def _named(node: Node, schema: Schema) -> Iterator[tuple[str, Facts]]:
 
 
 def _used(node: Node, schema: Schema) -> set[str]:
-    """Return the outputs of a node that are used, by their names in the schema."""
+    """Return the used outputs of a node, by their names in the schema."""
     return {output.name for output, used in zip(schema.outputs, node.used, strict=False) if used}
 
 
 def _value(node: Node, schema: Schema, name: str) -> Any:
-    """Return the value of an attribute, which may be its default, or None."""
+    """Return the value of an attribute, which may be its default; or None."""
     return node.attributes.get(name, schema.attributes.get(name, (False, None))[1])
 
 
@@ -193,9 +194,9 @@ def _value(node: Node, schema: Schema, name: str) -> Any:
 
 
 def types_of(node: Node, schema: Schema) -> dict[str, str | None]:
-    """Return the element types of a node by the names of its inputs, None where they are unknown.
+    """Return the element types of a node by input name, None for an unknown one.
 
-    By `@to` it has the one that the attribute `to` names, where the node has an attribute that names one.
+    `@to` has the type in the attribute `to`, if the node has such an attribute.
     """
     inputs = [
         (parameter, facts.dtype)
@@ -220,7 +221,7 @@ def types_of(node: Node, schema: Schema) -> dict[str, str | None]:
 def _of_types(
     limit: Limit, types: Mapping[str, str | None], schema: Schema, possible: Set[int] | None
 ) -> Reason | None:
-    """Return why the runtime does not accept the element types of a node."""
+    """Return the reason why the runtime does not accept the element types of a node."""
     if None in types.values() and possible is not None:
         every = (_of_types(limit, one, schema, None) for one in _bound(types, schema, possible))
         refused = next((reason for reason in every if reason is not None), None)
@@ -236,7 +237,7 @@ def _of_types(
 
 
 def _bound(types: Mapping[str, str | None], schema: Schema, possible: Set[int]) -> Iterator[dict[str, str | None]]:
-    """Yield the element types of a node with each that is possible in place of those that are unknown."""
+    """Yield the element types of a node with each possible type in place of the unknown ones."""
     allowed = {parameter.name: parameter.types for parameter in schema.inputs}
     names = [name for name, dtype in types.items() if dtype is None]
     known = [type_name(dtype) for dtype in sorted(possible)]
@@ -246,14 +247,14 @@ def _bound(types: Mapping[str, str | None], schema: Schema, possible: Set[int]) 
 
 
 def _fits(types: Mapping[str, str | None], combination: Mapping[str, str | tuple[str, ...]]) -> bool:
-    """Return whether a node has the element types of a combination, as far as it has these inputs."""
+    """Return whether a node has the element types of a combination, for the inputs that it has."""
     return all(
         name not in types or types[name] in ((wanted,) if isinstance(wanted, str) else wanted)
         for name, wanted in combination.items()
     )
 
 
-# --- the node by itself -----------------------------------------------------------------------------------------------
+# --- the single node --------------------------------------------------------------------------------------------------
 
 
 def _attributes(limit: Limit, node: Node, schema: Schema) -> Reason | None:
@@ -325,7 +326,7 @@ def _max_inputs(limit: Limit, node: Node, schema: Schema) -> Reason | None:
 PADS = {"even": "that are the same at both ends of each axis", "end": "at the ends of axes alone"} | {
     "spatial": "of others than the first two axes alone"
 }
-"""Kinds of padding that `pads` of a limit may name."""
+"""The kinds of padding that `pads` of a limit may name."""
 
 
 # --- each input -------------------------------------------------------------------------------------------------------
@@ -392,14 +393,14 @@ def _scalar_rank(limit: Limit, name: str, facts: Facts) -> Reason | None:
 
 
 def _other(allowed: tuple[int, ...] | None, number: int | None, what: str) -> Reason | None:
-    """Return that a number is none of those allowed, if any are listed; None is unknown."""
+    """Return that a number is not in a list of permitted ones, if there is a list; None is unknown."""
     if allowed is None or number in allowed:
         return None
     taken = what.format(" or ".join(map(str, allowed)))
     return Reason(f"it takes {taken}, not {'unknown' if number is None else number}", number is None)
 
 
-# --- inputs together, and branches ------------------------------------------------------------------------------------
+# --- several inputs, and branches -------------------------------------------------------------------------------------
 
 
 def _wide_scalar(limit: Limit, node: Node, schema: Schema) -> Reason | None:
@@ -417,7 +418,7 @@ def _wide_scalar(limit: Limit, node: Node, schema: Schema) -> Reason | None:
 
 
 def _beside_vector(limit: Limit, node: Node, schema: Schema) -> Reason | None:
-    """Return that a computed input of one axis is broadcast with something else than a scalar."""
+    """Return that a computed input of one axis is broadcast with an operand that is not a scalar."""
     others = [facts for _, facts in _named(node, schema) if facts.size != 1] if limit.vectors_alone else []
     computed = [facts for facts in others if not facts.is_constant]
     if len(others) < 2 or not computed:
@@ -460,7 +461,7 @@ def _early_start(limit: Limit, node: Node, schema: Schema) -> Reason | None:
 
 
 def _partial_indices(limit: Limit, node: Node, schema: Schema) -> Reason | None:
-    """Return that the indices of GatherElements have another dimension than the data on an axis that is not theirs."""
+    """Return that the indices of GatherElements and the data differ in another dimension than the axis."""
     data, indices = node.inputs[:2] if limit.whole_indices else (None, None)
     if data is None or indices is None or not data.rank:
         return None
@@ -474,7 +475,7 @@ def _partial_indices(limit: Limit, node: Node, schema: Schema) -> Reason | None:
 
 
 def _branches_differ(limit: Limit, node: Node, schema: Schema) -> Reason | None:
-    """Return which output of the branches of an If has another rank or shape in one, or a type that is not returned."""
+    """Return the output with different ranks or shapes in the branches of an If, or with an unsupported type."""
     branches = [value for value in node.attributes.values() if isinstance(value, Outputs)]
     for index, returned in enumerate(zip(*branches, strict=False)):
         if reason := _of_branches(limit, index, [facts for facts in returned if not facts.container]):
@@ -500,7 +501,7 @@ def _of_branches(limit: Limit, index: int, returned: list[Facts]) -> Reason | No
 
 
 def _many_axes(limit: Limit, node: Node, schema: Schema) -> Reason | None:
-    """Return that a reduction names more axes than the runtime reduces at once."""
+    """Return that a reduction has more axes than the runtime reduces at once."""
     if limit.max_axes is None:
         return None
     given = next((facts for name, facts in _named(node, schema) if name == "axes"), None)
@@ -528,7 +529,7 @@ def _repeated_batch(limit: Limit, node: Node, schema: Schema) -> Reason | None:
 
 
 def _scales(limit: Limit, node: Node, schema: Schema) -> Reason | None:
-    """Return that a Resize has none of the kinds of scales that the runtime takes."""
+    """Return that a Resize does not have the required kinds of scales."""
     data = node.inputs[0] if limit.scales else None
     if data is None:
         return None
@@ -552,7 +553,7 @@ def _scales(limit: Limit, node: Node, schema: Schema) -> Reason | None:
 SCALES = {"exact": "that give the sizes without rounding", "whole": "that are whole numbers"} | {
     "several": "that leave several elements of an axis"
 }
-"""Kinds of scales that `scales` of a limit may name; each that is named must hold."""
+"""The kinds of scales that `scales` of a limit may name; all named ones are required."""
 
 
 _NodeCheck = Callable[[Limit, Node, Schema], Reason | None]
@@ -591,4 +592,4 @@ _OF_INPUTS: tuple[_NodeCheck, ...] = (
     _repeated_batch,
     _scales,
 )
-"""The checks, which run in this order; each looks at its own keys of a limit, and the first fault is returned."""
+"""The checks in order; each reads its keys of a limit, and the first fault is returned."""

@@ -1,4 +1,4 @@
-"""The text of a profile: errors that name its file and line, and what all of its keys have in common."""
+"""Hold the text of a profile: errors with file and line, and the checks that all keys share."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _DTYPE_ALIASES = {"float32": "float", "fp32": "float", "float64": "double", "fp6
     "long": "int64",
     "int": "int32",
 }
-"""Other names of element types, and ONNX's."""
+"""Other names of element types, and ONNX's names."""
 
 
 class ProfileError(ValueError):
-    """A profile that cannot be read; the text says in which file and line, and what was meant."""
+    """A profile is invalid; the text has the file, the line and the permitted alternatives."""
 
 
 class ProfileSource:
     """The text of a profile; `limit` is the number of the limit that is read, from 1 on, or 0."""
 
     def __init__(self, text: str, where: str) -> None:
-        """Start above all limits; `where` is the file that errors name."""
+        """Start before all limits; `where` is the file name in errors."""
         self.text, self.where = text, where
         self.limit = 0
 
     def wrong(self, what: str, *path: str) -> NoReturn:
-        """Raise a `ProfileError` for the place that these words lead to."""
+        """Raise a `ProfileError` for the place of these keys."""
         raise ProfileError(f"{self.where}:{self._line(path)}: {what}")
 
     def _line(self, path: Sequence[str]) -> int:
-        """Return the line of what is found by these words one after the other, in the limit or above all limits."""
+        """Return the line of these keys in sequence, in the current limit or before all limits."""
         lines = [re.sub(r"""^((?:[^"'#]|"[^"]*"|'[^']*')*)#.*""", r"\1", line) for line in self.text.splitlines()]
         heads = [number for number, line in enumerate(lines) if re.match(r"\s*\[\[?\s*limits\b", line)]
         tables = [number for number in heads if re.match(r"\s*\[\[", lines[number])]
         line, end = 0, heads[0] if heads else len(lines)
         if self.limit:
-            # Limits may be a list of tables in braces, too: then the words alone tell where.
+            # Limits may also be a list of inline tables: then only the keys show the place.
             line = tables[self.limit - 1] if self.limit <= len(tables) else 0
             end = tables[self.limit] if self.limit < len(tables) else len(lines)
         column = 0
@@ -66,7 +66,7 @@ class ProfileSource:
         return line + 1
 
     def keys(self, table: Mapping[str, Any], keys: Mapping[str, type], above: Collection[str] = ()) -> None:
-        """Raise for keys that a table cannot have, such as those that belong `above`, and for values of other types."""
+        """Raise for keys that a table cannot have, such as those of the profile (`above`), and wrong value types."""
         for key, value in table.items():
             if key not in keys:
                 misplaced = "; keys of the profile must be above all limits" if key in above else ""
@@ -76,7 +76,7 @@ class ProfileSource:
                 self.wrong(f"{key} is {_KINDS[keys[key]]}, not {kind}", key)
 
     def pair(self, key: str, value: Any) -> tuple[int, int] | None:
-        """Return a pair of numbers in their order, None for None."""
+        """Return a sorted pair of numbers, or None for None."""
         if value is None:
             return None
         if len(value) != 2 or not all(type(item) is int and item > 0 for item in value):
@@ -92,7 +92,7 @@ class ProfileSource:
             self.wrong(f"{name} is listed twice", *path, *[name] * count)
 
     def dtype(self, name: Any, *path: str) -> str:
-        """Return the name of an element type, or raise if there is none of this name."""
+        """Return the name of an element type, or raise if it does not exist."""
         if name not in _DTYPES:
             meant = _DTYPE_ALIASES.get(name.lower()) if isinstance(name, str) else None
             hint = f"; did you mean {meant!r}?" if meant else near(str(name), _DTYPES)
@@ -101,7 +101,7 @@ class ProfileSource:
 
 
 def near(word: str, known: Collection[str]) -> str:
-    """Return a question for the known word that is nearest, or nothing."""
+    """Return a question with the nearest known word, or ""."""
     folded = {name.casefold(): name for name in known}
     found = difflib.get_close_matches(word.casefold(), folded)
     found.sort(key=lambda name: name[:1] != word[:1].casefold())

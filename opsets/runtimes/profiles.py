@@ -1,4 +1,4 @@
-"""Runtimes' profiles: TOML files read into `Target`s, and the errors of invalid ones."""
+"""Read runtimes' profiles from TOML files into `Target`s, and report errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from opshift.opsets.runtimes.releases import Release
 from opshift.opsets.runtimes.target import Target
 
 INSTALLED = "onnxruntime"
-"""The profile that is no file: the installed onnxruntime is asked for it."""
+"""The profile without a file: it is read from the installed onnxruntime."""
 
 _KEYS: Mapping[str, type] = {
     "name": str,
@@ -51,7 +51,7 @@ _KEYS: Mapping[str, type] = {
 
 
 def parse_target(text: str, where: str) -> Target:
-    """Read a profile from TOML text; `where` is the file that errors name.
+    """Read a profile from TOML text; `where` is the file name in errors.
 
     Raises `ProfileError` for the first mistake.
     """
@@ -60,7 +60,7 @@ def parse_target(text: str, where: str) -> Target:
 
 @functools.cache
 def builtin_targets() -> tuple[str, ...]:
-    """Return the names of the profiles that come with opshift; onnxruntime's where it is installed."""
+    """Return the names of opshift's profiles, including onnxruntime's if it is installed."""
     folder = importlib.resources.files("opshift.opsets").joinpath("targets")
     names = {item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml")}
     names |= {one.name for one in releases.releases()} | ({INSTALLED} if kernels.newest_opset() else set())
@@ -68,12 +68,12 @@ def builtin_targets() -> tuple[str, ...]:
 
 
 def is_builtin(name: str) -> bool:
-    """Whether a name is that of a profile that comes with opshift; onnxruntime-1.12.1 is one of its minor release."""
+    """Return whether a name is that of an opshift profile; onnxruntime-1.12.1 is its minor release's."""
     return name in builtin_targets() or releases.release_of(name) is not None
 
 
 def near_releases(name: str) -> str:
-    """Name all releases of onnxruntime, after a name that is meant for one."""
+    """Return all releases of onnxruntime in words, for a name that resembles one."""
     return f"; there are {_released_names()}." if name.startswith(releases.PREFIX) else ""
 
 
@@ -82,7 +82,7 @@ def _released_names() -> str:
 
 
 def _numbered(name: str) -> list[str | int]:
-    """Return a key by which 1.6 is before 1.10."""
+    """Return a key that sorts 1.6 before 1.10."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
@@ -106,7 +106,7 @@ def _built_in(name: str) -> Target:
 def load_target(name: str) -> Target:
     """Return a built-in profile by its name, or read one from a TOML file.
 
-    Raises `ProfileError` where neither exists or the file is wrong.
+    Raises `ProfileError` if neither exists or the file is invalid.
     """
     if name == INSTALLED:
         if kernels.newest_opset() is None:
@@ -123,26 +123,26 @@ def load_target(name: str) -> Target:
         return parse_target(_text_of(path), str(path))
     except ProfileError:
         raise
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a name that no file has
+    except (OSError, ValueError) as error:  # ValueError: invalid UTF-8, or an impossible file name
         others = ", ".join(one for one in builtin_targets() if releases.release_of(one) is None)
         known = f"{others}, {_released_names()}"
         raise ProfileError(f"{name} is neither a built-in profile ({known}) nor a readable file ({error})") from error
 
 
 _LARGEST = 2**20
-"""Bytes of a profile: one of all operators has a hundredth of that."""
+"""The maximum size of a profile in bytes: one of all operators has a hundredth of that."""
 
 _DEEPEST = 64
-"""Brackets in brackets: tomllib calls itself for each."""
+"""The maximum depth of nested brackets: tomllib is recursive."""
 
 
 def _text_of(path: Path) -> str:
-    """Return the text of a file. Devices and pipes, which have no end, are not read.
+    """Return the text of a file. Devices and pipes, which may be endless, are not read.
 
-    Raises OSError, UnicodeDecodeError, or `ProfileError` for what is no file or too large.
+    Raises OSError, UnicodeDecodeError, or `ProfileError` if it is not a file or too large.
     """
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # opening a FIFO would wait
-    if not stat.S_ISREG(path.stat().st_mode):  # opening some devices does something
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # opening a FIFO would block
+    if not stat.S_ISREG(path.stat().st_mode):  # opening some devices has effects
         raise ProfileError(f"{path}: this is not a regular file; name a TOML file.")
     with os.fdopen(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -154,19 +154,19 @@ def _text_of(path: Path) -> str:
 
 
 def _depth(text: str) -> int:
-    """Return how deep brackets stand in brackets at most."""
+    """Return the maximum depth of nested brackets."""
     steps = (1 if one in "[{" else -1 for one in re.sub(r"[^][{}]", "", text))
     return max(itertools.accumulate(steps), default=0)
 
 
 def _has_long_key(text: str) -> bool:
-    """Return whether a key has many parts: tomllib makes a table for each, and goes through all of them at each."""
+    """Return whether a key has many parts: tomllib creates a table for each, in quadratic time."""
     without_strings = re.sub(r"""[ \t]+|"[^"\n]*"|'[^'\n]*'""", lambda found: "" if found[0].isspace() else "a", text)
     return re.search(r"(?<![\w.-])(?:[\w-]+\.){%d}" % _DEEPEST, without_strings) is not None  # noqa: UP031 (braces)
 
 
 class _Reader:
-    """A profile being read."""
+    """Reads a profile."""
 
     def __init__(self, text: str, where: str) -> None:
         self.text, self.where = text, where

@@ -1,6 +1,6 @@
-"""onnxruntime's releases as targets: what each one loads, as `benchmarks/releases.py` measured it in `releases.json`.
+"""Provide onnxruntime's releases as targets, from `releases.json`, which `benchmarks/releases.py` measures.
 
-The table has rows by operator and opset: from which release to which a node opens that has these element types.
+The table has rows by operator and opset: the range of releases in which a node with these element types opens.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from opshift.opsets.runtimes.kernels import joined
 PREFIX = "onnxruntime-"
 
 Types = Mapping[str, frozenset[str]]
-"""Element types by input; by `@to`, those that the attribute `to` names."""
+"""Element types by input; `@to` has those that the attribute `to` may name."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """A minor release: the version that was measured, and the newest opsets and ir_version that it loads."""
+    """A minor release: the measured version, and the newest opsets and ir_version that it loads."""
 
     place: int
-    """Among all releases, the oldest first."""
+    """The index among all releases, oldest first."""
     minor: str
     version: str
     opset: int
@@ -36,7 +36,7 @@ class Release:
     ml: int
     """The newest opset of ai.onnx.ml."""
     functions: bool
-    """Whether it loads every model with functions; some releases load those only that call no others."""
+    """Whether it loads all models with functions; some releases load only functions that call no others."""
 
     @property
     def name(self) -> str:
@@ -46,19 +46,19 @@ class Release:
 
 @dataclass(frozen=True)
 class _Row:
-    """Element types with which nodes of an operator open, at the places of these releases."""
+    """Element types with which nodes of an operator open, in these releases."""
 
     releases: range
     types: Types
 
     def takes(self, types: Mapping[str, str | None]) -> bool:
-        """Return whether a node of these types opens; what the node leaves out counts for nothing."""
+        """Return whether a node of these types opens; omitted inputs do not matter."""
         return all(name not in types or types[name] in allowed for name, allowed in self.types.items())
 
 
 @dataclass(frozen=True)
 class _Value:
-    """A value of an attribute with which nodes open, at the places of these releases."""
+    """An attribute value with which nodes open, in these releases."""
 
     releases: range
     attribute: str
@@ -74,7 +74,7 @@ def _table() -> Mapping[str, Any]:
 
 @functools.cache
 def releases() -> tuple[Release, ...]:
-    """Return all releases, the oldest first."""
+    """Return all releases, oldest first."""
     return tuple(Release(place, minor, **one) for place, (minor, one) in enumerate(_table()["releases"].items()))
 
 
@@ -85,26 +85,26 @@ def measured() -> str:
 
 @functools.cache
 def release_of(name: str) -> Release | None:
-    """Return the release of a target's name: onnxruntime-1.12, or onnxruntime-1.12.1, which is of the same minor."""
+    """Return the release of a target's name: onnxruntime-1.12, or onnxruntime-1.12.1 with the same minor version."""
     match = re.fullmatch(re.escape(PREFIX) + r"(\d+\.\d+)(\.\d+)?", name)
     return next((one for one in releases() if match and one.minor == match[1]), None)
 
 
 def _at(part: str, name: str, opset: int) -> Sequence[Sequence[Any]] | None:
-    """Return the rows that a part of the table has for an operator at an opset; None if it has none for it."""
+    """Return the rows of an operator at an opset in a part of the table; None if there are none."""
     levels: list[Sequence[Sequence[Any]]] = [rows for lowest, rows in _table()[part].get(name, ()) if lowest <= opset]
     return levels[-1] if levels else None
 
 
 def _span(first: str, last: str) -> range:
-    """Return the places of releases; those at the ends of the table have no name there."""
+    """Return the indices of a range of releases; its ends may be open."""
     places = {one.minor: one.place for one in releases()}
     return range(places[first] if first else 0, (places[last] if last else len(places) - 1) + 1)
 
 
 @functools.cache
 def _rows(name: str, opset: int) -> tuple[_Row, ...] | None:
-    """Return the rows of an operator at an opset; None if nothing was measured of it there."""
+    """Return the rows of an operator at an opset; None if it was not measured."""
     found = _at("operators", name, opset)
     if found is None:
         return None
@@ -114,13 +114,13 @@ def _rows(name: str, opset: int) -> tuple[_Row, ...] | None:
 
 @functools.cache
 def _values(name: str, opset: int) -> tuple[_Value, ...]:
-    """Return the values of an operator's attributes of which some are refused by some releases."""
+    """Return the attribute values of an operator that some releases refuse."""
     found = _at("attributes", name, opset) or ()
     return tuple(_Value(_span(*ends), attribute, value) for attribute, value, *ends in found)
 
 
 def _allowed(name: str, opset: int, release: Release) -> dict[str, list[str | int]]:
-    """Return by attribute the values that a release takes, of attributes that it does not take as they are."""
+    """Return, by attribute, the permitted values of attributes that a release restricts."""
     values = _values(name, opset)
     held: dict[str, list[str | int]] = {one.attribute: [] for one in values}
     for one in values:
@@ -146,7 +146,7 @@ def first_that_runs(
 
 @functools.cache
 def _foreign() -> Mapping[str, Mapping[str, str]]:
-    """Return by domain and operator the first release that has it, empty where none has."""
+    """Return the first release with each operator, by domain; empty if none has it."""
     found: dict[str, dict[str, str]] = {}
     for key, names in _table()["foreign"].items():
         domain, minor = key.split(" ")
@@ -155,7 +155,7 @@ def _foreign() -> Mapping[str, Mapping[str, str]]:
 
 
 def _supported(release: Release) -> dict[str, list[str]]:
-    """Return by domain the operators of other domains that a release has."""
+    """Return the supported operators of other domains of a release, by domain."""
     found = {
         domain: sorted(name for name in names if why_foreign(domain, name, release) is None)
         for domain, names in _foreign().items()
@@ -164,7 +164,7 @@ def _supported(release: Release) -> dict[str, list[str]]:
 
 
 def why_foreign(domain: str, name: str, release: Release) -> str | None:
-    """Return why a release does not have an operator of another domain; None if it has it, or nobody knows of it."""
+    """Return the reason why a release lacks an operator of another domain; None if it has it, or if it is unknown."""
     minor = _foreign().get(domain, {}).get(name)
     if minor is None:
         return None
@@ -184,7 +184,7 @@ def first_that_loads(opset: int, ir_version: int) -> Release | None:
 
 @functools.cache
 def profile(release: Release) -> str:
-    """Return what a release loads as a profile in TOML."""
+    """Return the profile of a release in TOML."""
     spans = {name: _spans(name, release) for name in _table()["operators"]}
     without = [name for name, found in spans.items() if found and not any(rows for *_, rows, _ in found)]
     lines = [
@@ -213,7 +213,7 @@ def profile(release: Release) -> str:
 
 
 def limits_of_attributes(version: str) -> str:
-    """Return the limits on attributes of an installed version in TOML; the newest release's if that has no rows."""
+    """Return the limits on attributes of an installed version in TOML; those of the newest release if it is unknown."""
     release = release_of(PREFIX + version) or releases()[-1]
     spans = ((name, span) for name in _table()["attributes"] for span in _spans(name, release))
     limits = (_limit_of_attributes(name, (low, high), allowed) for name, (low, high, _, allowed) in spans)
@@ -221,7 +221,7 @@ def limits_of_attributes(version: str) -> str:
 
 
 def _spans(name: str, release: Release) -> list[tuple[int, int, Sequence[Types], Mapping[str, Sequence[str | int]]]]:
-    """Return spans of opsets, with alternatives of element types, and values of attributes, that the release takes."""
+    """Return spans of opsets, with alternatives of element types, and attribute values, that the release accepts."""
     found: list[tuple[int, int, Sequence[Types], Mapping[str, Sequence[str | int]]]] = []
     for opset in range(OLDEST, release.opset + 1):
         rows = _rows(name, opset)
@@ -237,7 +237,7 @@ def _spans(name: str, release: Release) -> list[tuple[int, int, Sequence[Types],
 
 
 def _accepts_all(schema: Schema, rows: Sequence[Types]) -> bool:
-    """Return whether one alternative has every element type that the schema allows."""
+    """Return whether one alternative has every element type that the schema permits."""
     allowed = {one.name: one.types for one in schema.inputs}
     returned = schema.outputs[0].types
     return any(

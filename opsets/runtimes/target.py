@@ -1,4 +1,4 @@
-"""`Target`: what a runtime takes; `Legality`: whether one node may stand in the result."""
+"""Define `Target`, a runtime's capabilities, and `Legality`, the predicate for nodes of the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opshift.opsets.runtimes.releases import Release, first_that_runs, release_o
 
 @dataclass(frozen=True)
 class Target:
-    """A runtime's profile: opsets and ir_versions that it loads, operators that it has, limits on them."""
+    """A runtime's profile: the opsets and ir_versions that it loads, and its operators with their limits."""
 
     name: str
     opset: tuple[int, int] = (OLDEST, NEWEST)
@@ -31,16 +31,16 @@ class Target:
     without: frozenset[str] = frozenset()
     limits: tuple[Limit, ...] = ()
     source: str = ""
-    """The TOML text that it was read from."""
+    """The original TOML text."""
     version: str = ""
-    """The version of the runtime that was measured, or of the vendor's list."""
+    """The version of the measured runtime, or of the vendor's list."""
     functions: bool = True
-    """Whether it loads models with functions, whatever is in them."""
+    """Whether it loads all models with functions."""
     static: bool = False
-    """Whether it needs the shapes of all values to be known."""
+    """Whether it requires static shapes of all values."""
 
     types: tuple[str, ...] = ()
-    """The element types that it has at all; empty: all, within the limits."""
+    """The element types that it supports; empty: all, within the limits."""
     input_types: tuple[str, ...] = ()
     """The element types that inputs of a model may have; empty: all that it has."""
     output_types: tuple[str, ...] = ()
@@ -50,13 +50,13 @@ class Target:
     narrows: Mapping[str, str] = field(default_factory=dict)
     """The element types that it loads, and computes in narrower ones, which lose digits."""
     constant_outputs: bool = True
-    """Whether it returns outputs that are constant."""
+    """Whether it supports constant outputs."""
     unused_inputs: bool = True
-    """Whether it runs models with inputs that no node reads."""
+    """Whether it runs models with unused inputs."""
     declared_shapes: bool = False
-    """Whether it needs a declared rank of each input and output of a model."""
+    """Whether it requires a declared rank of each model input and output."""
     domains: Mapping[str, int | frozenset[str]] = field(default_factory=dict)
-    """Other domains that it supports, such as ai.onnx.ml: all operators up to an opset, or those listed."""
+    """The other supported domains, such as ai.onnx.ml: all operators up to an opset, or the listed ones."""
     measured: bool = False
     """Whether models were run in the runtime to make the profile, not only a list read."""
     base: str = ""
@@ -69,12 +69,12 @@ class Target:
 
     @property
     def dtypes(self) -> frozenset[int]:
-        """The element types that it has at all, as TensorProto.DataType; empty: all."""
+        """The supported element types, as TensorProto.DataType; empty: all."""
         return frozenset(TensorProto.DataType.Value(name.upper()) for name in self.types)
 
     @property
     def constant_dtypes(self) -> frozenset[int]:
-        """The element types that it reads constants in, as TensorProto.DataType; empty: all."""
+        """The element types in which it reads constants, as TensorProto.DataType; empty: all."""
         return frozenset(TensorProto.DataType.Value(name.upper()) for name in self.constant_types)
 
     def reads(self, facts: Facts | None) -> bool:
@@ -82,23 +82,23 @@ class Target:
         return facts is None or not self.constant_types or type_name(facts.dtype or 0) in self.constant_types
 
     def has(self, operator: str) -> bool:
-        """Return whether the runtime has an operator of the default domain, be it with limits."""
+        """Return whether it supports a default-domain operator, possibly with limits."""
         return operator not in self.without and (self.operators is None or operator in self.operators)
 
     def has_computed(self, operator: str) -> bool:
-        """Return whether it has an operator whose inputs are computed at run time."""
+        """Return whether it supports an operator whose inputs are computed at run time."""
         fixed = (limit.constant_inputs for limit in self.limits if limit.operator == operator)
         return self.has(operator) and not any(fixed)
 
     @property
     def needs_constants(self) -> bool:
-        """Whether it takes a model only, or more of it, if what follows from shapes and constants is computed."""
+        """Whether it accepts more models after folding, or only these."""
         by_shapes = any(one.static or one.same_ranks or one.same_shapes for one in self.limits)
         limited = by_shapes or any(limit.constant_inputs or limit.max_rank for limit in self.limits)
         return self.static or limited or not self.has("Shape")
 
     def max_ranks(self, opset: int) -> Mapping[str, int]:
-        """Return the most axes that inputs of operators may have at an opset, of those that have a limit."""
+        """Return the maximum input ranks of operators at an opset, for those with a limit."""
         found: dict[str, int] = {}
         for limit in self.limits:
             if limit.max_rank is not None and limit.holds(opset) and not limit.is_conditional:
@@ -107,11 +107,11 @@ class Target:
 
     @property
     def newest_opsets(self) -> Mapping[str, int]:
-        """The newest opsets that it loads of other domains, of those that it has all operators of."""
+        """The newest opsets of other domains of which it supports all operators."""
         return {domain: newest for domain, newest in self.domains.items() if isinstance(newest, int)}
 
     def why_not_foreign(self, domain: str, name: str, version: int) -> Reason | None:
-        """Return why it does not support an operator of another domain, which a model imports in this version."""
+        """Return the reason why it does not support an operator of another domain at the imported version."""
         supported = self.domains.get(domain)
         if supported is None:
             return Reason(f"{self.name} does not support the domain {domain}")
@@ -126,12 +126,12 @@ class Target:
         return Reason(f"{self.name} has {domain} up to opset {supported}, which has another {name}")
 
     def to_toml(self) -> str:
-        """Return the profile as it was written."""
+        """Return the original text of the profile."""
         return self.source
 
 
 def _is_older(node: Node, opset: int) -> bool:
-    """Return whether an older version of an operator accepts a node of another domain as it is, and means the same."""
+    """Return whether an older version accepts a node of another domain unchanged, with the same meaning."""
     operator, older = operator_for(node.domain, node.name), schema_at(node.domain, node.name, opset)
     if operator is None or older is None or not node.attributes.keys() <= older.attributes.keys():
         return False
@@ -153,9 +153,9 @@ _UNCOMMON = frozenset(
 class Legality:
     """The legal nodes of the result: those of one opset, without some operators, as a runtime supports them.
 
-    `decompose` holds operators that are to go: `Hardmax`, `com.microsoft::Gelu`, or `com.microsoft` for all of that
-    domain. With `runnable`, a node must have a kernel in the installed onnxruntime too. With `dequantized`, operators
-    of quantized values become floats between DequantizeLinear and QuantizeLinear where they are decomposed.
+    `decompose` are the operators to decompose: `Hardmax`, `com.microsoft::Gelu`, or `com.microsoft` for all of that
+    domain. With `runnable`, a node must also have a kernel in the installed onnxruntime. With `dequantized`, decomposed
+    operators on quantized values become float operators between DequantizeLinear and QuantizeLinear.
     """
 
     opset: int
@@ -167,22 +167,22 @@ class Legality:
     """The element types that values of the model can have; None if unknown."""
 
     def decomposes(self, domain: str, name: str) -> bool:
-        """Whether an operator is to go because `decompose` names it, or its domain if that is not the default one."""
+        """Return whether `decompose` names an operator, or its domain if that is not the default one."""
         return not self.decompose.isdisjoint((domain, f"{domain}::{name}") if domain else (name,))
 
     def why_not_foreign(self, domain: str, name: str, version: int = 1) -> Reason | None:
-        """Return why an operator of another domain, as the model imports it, does not stand on the target."""
+        """Return the reason why the target does not support an operator of another domain at the imported version."""
         if self.decomposes(domain, name):
             return Reason(f"{domain}::{name} is to be decomposed")
         return self.target.why_not_foreign(domain, name, version) if self.target else None
 
     def drops(self, domain: str) -> bool:
-        """Return whether the import of another domain is to go once no node uses it."""
+        """Return whether to remove the import of another domain when no node uses it."""
         named = any(one == domain or one.startswith(f"{domain}::") for one in self.decompose)
         return named or (self.target is not None and domain not in self.target.domains)
 
     def unwritten(self, name: str, attributes: Mapping[str, Any]) -> frozenset[str]:
-        """Return the attributes that the target needs and a node lacks, because they have their default."""
+        """Return the attributes that the target requires and a node omits, because they have default values."""
         limits = () if self.target is None else self.target.limits
         needed = (limit.explicit for limit in limits if limit.operator == name and limit.holds(self.opset))
         schema = schema_at("", name, self.opset)
@@ -190,20 +190,21 @@ class Legality:
         return frozenset(one for names in needed for one in names if one not in attributes and one in known)
 
     def spelled_out(self, name: str, attributes: Mapping[str, Any], meaning: object) -> Mapping[str, Any]:
-        """Return the attributes of a node of this meaning with those that the target needs."""
+        """Return the attributes of a node of this meaning, including those that the target requires."""
         found = {one: getattr(meaning, one, None) for one in sorted(self.unwritten(name, attributes))}
         return {**attributes, **{one: value for one, value in found.items() if value is not None}}
 
     def doubtful(self, node: Node) -> bool:
-        """Whether a runtime may well lack the node, though its profile does not say so: of element types that few have.
+        """Return whether a runtime probably does not support a node despite its profile, because of rare element types.
 
-        OpenCV 4.14 and MNN 3.6.1 load Equal of uint8, and compute it wrongly. onnxruntime's profile knows its kernels.
+        OpenCV 4.14 and MNN 3.6.1 load Equal of uint8, and compute it incorrectly. onnxruntime's profile lists its
+        kernels.
         """
         elsewhere = self.target is not None and self.target.name != "onnxruntime" and self.target.release is None
         return elsewhere and any(facts is not None and facts.dtype in _UNCOMMON for facts in node.inputs)
 
     def computed(self, node: Node) -> tuple[int, ...]:
-        """Return the inputs that the target needs constant, and that the model computes although they are known.
+        """Return the inputs that must be constant on the target, and that the model computes although they are known.
 
         The node is legal once constants replace these inputs.
         """
@@ -227,12 +228,12 @@ class Legality:
         )
 
     def absent_type(self, node: Node) -> Reason | None:
-        """Return which element type of a node the target has in no operator, although the schema leaves a choice."""
+        """Return a node's element type that no operator of the target supports, if the schema permits others."""
         schema = schema_at("", node.name, self.opset)
         return None if self.target is None or node.domain or schema is None else _absent_type(self.target, node, schema)
 
     def type_fault(self, node: Node) -> Reason | None:
-        """Return why the target does not accept the element types of a node, whatever else it accepts."""
+        """Return the reason why the target does not accept the element types of a node, whatever its other facts."""
         schema = schema_at("", node.name, self.opset)
         if self.target is None or node.domain or schema is None or not self.target.has(node.name):
             return None
@@ -245,7 +246,7 @@ class Legality:
         return None
 
     def why_not(self, node: Node) -> Reason | None:
-        """Say why this node is not legal; a reason with `missing` means that a fact is missing to tell. None: legal."""
+        """Return the reason why this node is not legal, with `missing` if a fact is missing; None: legal."""
         if node.domain == SPELLING:
             return Reason("no runtime has the domain opshift")
         if node.domain:
@@ -282,7 +283,7 @@ class Legality:
             return Reason(f"{node.name}-{schema.since_version} has no attribute {unknown}")
         if self.target and (reason := _outside(self.target, node, schema, self.opset, self.types)):
             return reason
-        # The profile of onnxruntime does not tell the types for which it has kernels for all nodes of a function body.
+        # onnxruntime's profile does not list the types with kernels for all nodes of a function body.
         asked = self.runnable or (self.target is not None and self.target.name == "onnxruntime")
         if asked and not has_kernel(node, schema, self.opset):
             types = [type_name(facts.dtype) for facts in node.inputs if facts is not None and facts.dtype]
@@ -295,9 +296,9 @@ def _written(facts: Facts) -> str:
 
 
 def _returned(node: Node, schema: Schema) -> Reason | None:
-    """Return which type the graphs of a node return that its outputs cannot have: bfloat16 below If-16, say.
+    """Return a type of a node's subgraph outputs that its outputs cannot have: bfloat16 below If-16, for example.
 
-    The outputs of If, Loop and Scan are one variadic parameter, and so is what a Loop's body returns after its
+    The outputs of If, Loop and Scan are one variadic parameter, as are the outputs of a Loop's body after its
     condition.
     """
     if not schema.outputs:
@@ -325,10 +326,10 @@ def _outside(target: Target, node: Node, schema: Schema, opset: int, possible: S
 
 
 def _absent_type(target: Target, node: Node, schema: Schema) -> Reason | None:
-    """Return which element type of a node the target does not have, where the schema leaves a choice.
+    """Return a node's element type that the target does not support, if the schema permits others.
 
-    A Cast may have any: without it, no value whose type the schema demands could be used. So may a Constant, which is
-    no more than an initializer: what reads it must have its type.
+    A Cast may have any type: without it, no value with a fixed type could be used. So may a Constant, which equals an
+    initializer: its consumers must have its type.
     """
     if not target.types or node.name in (CAST, CONSTANT):
         return None
@@ -346,7 +347,7 @@ def _absent_type(target: Target, node: Node, schema: Schema) -> Reason | None:
 
 
 def _since(target: Target, node: Node, schema: Schema, opset: int) -> str:
-    """Name the first newer release of onnxruntime that takes a node which this one does not take."""
+    """Return the first newer release of onnxruntime that accepts a node, in words; or ""."""
     release, types = target.release, types_of(node, schema)
     if release is None or None in types.values():
         return ""

@@ -102,7 +102,7 @@ def describe(model: onnx.ModelProto, absent: Collection[str] = (), summary: onnx
     `absent` are inputs of the main graph without a value: a function's inputs that a call omits. `summary` is the model
     with types inferred without its functions, if `load` needed them.
     """
-    inferred = summary if summary is not None and _says_all(summary, model) else _inferred(model)
+    inferred = summary if summary is not None and _is_complete(summary, model) else _inferred(model)
     constants: dict[str, Facts | None] = {**initializers(model)}
     constants.update(dict.fromkeys(absent))
     return _scope(inferred.graph, None, constants, {**versions(model), "": default_opset(model.opset_import) or 1})
@@ -120,7 +120,7 @@ def initializers(model: onnx.ModelProto) -> dict[str, Facts]:
     return constants
 
 
-def _says_all(summary: onnx.ModelProto, model: onnx.ModelProto) -> bool:
+def _is_complete(summary: onnx.ModelProto, model: onnx.ModelProto) -> bool:
     """Return whether a summary has every node, and the model has neither functions nor overridable inputs."""
     inputs = {value.name for value in model.graph.input}
     overridable = any(tensor.name in inputs for tensor in model.graph.initializer)
@@ -209,7 +209,7 @@ def _scope(
     own.update(constants)
     inner: dict[tuple[str, str], Scope] = {}
     scope = Scope(own, outer, inner)
-    for node in _telling(graph, scope):
+    for node in _informative(graph, scope):
         if node.op_type == CONSTANT and not default_domain(node.domain):
             found = infer(view(node, scope, imported[""], imported))
             if not isinstance(found, Reason):
@@ -225,7 +225,7 @@ def _scope(
     return scope
 
 
-def _telling(graph: onnx.GraphProto, scope: Scope) -> Iterator[onnx.NodeProto]:
+def _informative(graph: onnx.GraphProto, scope: Scope) -> Iterator[onnx.NodeProto]:
     """Yield the nodes with possibly more facts: an unknown rank, elements of the first input, or subgraphs.
 
     Most nodes of a large model add no facts, and are skipped quickly.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opshift.passes.runtime.ort_models import Feeds
 
 
-_LACKING = re.compile(r"find an implementation for (\w+)\(")
+_NO_KERNEL = re.compile(r"find an implementation for (\w+)\(")
 """The error message of onnxruntime 1.32.0 for an operator without a kernel."""
 
 
@@ -70,8 +70,8 @@ class MeasuredIslands:
             try:
                 return self._values(with_rounded_values(changed, narrow), names, feeds * times)
             except RejectedError as error:
-                lacking = _LACKING.search(str(error))
-                raise UnmeasuredError(str(error), lacking[1] if lacking else "") from error
+                missing = _NO_KERNEL.search(str(error))
+                raise UnmeasuredError(str(error), missing[1] if missing else "") from error
 
         def measure() -> Sequence[Mapping[Key, Sizes]]:
             measured = with_sizes(model, known_values(self._shown(model)))

@@ -40,7 +40,7 @@ from opshift.passes.rewrite.target_fit import without_unread
 from opshift.passes.rewrite.target_types import interface_refusals, narrowed, types_at, types_for
 from opshift.passes.rewrite.tensor_output import ZIP_MAP, with_tensors
 from opshift.passes.rewrite.type_choice import Types
-from opshift.passes.rewrite.wide_constants import lacking
+from opshift.passes.rewrite.wide_constants import missing_types
 from opshift.passes.runtime.constant_nodes import ConstantNodes
 
 
@@ -176,7 +176,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
     sizes = Sizes(options.input_shapes or {}, options.dims or {}, options.batch)
     needed = target is not None and target.needs_constants and not source.model.training_info
     held = frozenset(name for body in source.bodies for domain, name, _ in body.by_op_key if not default_domain(domain))
-    narrow = frozenset(() if source.model.training_info else lacking(source.model, legality.opset))
+    narrow = frozenset(() if source.model.training_info else missing_types(source.model, legality.opset))
     own = default_opset(source.model.opset_import) or 1
     missing = frozenset(() if source.model.training_info else _missing(legality, held, own))
     if legality.opset < _CARRIES_SEQUENCES and not source.model.training_info and _carries_sequences(source.bodies):

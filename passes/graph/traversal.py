@@ -42,13 +42,13 @@ class GraphWalk:
     dtypes: Set[int]
 
 
-_TELLING = frozenset({UNTYPED, AttributeProto.TENSOR, AttributeProto.SPARSE_TENSOR}) | _GRAPHS
+_INSPECTED = frozenset({UNTYPED, AttributeProto.TENSOR, AttributeProto.SPARSE_TENSOR}) | _GRAPHS
 """The types of attributes that a walk reads."""
 
 
 def walk(model: onnx.ModelProto, main: ColumnarView | None = None) -> Iterator[GraphWalk]:
     """Walk once over all nodes of a model, graph by graph, main graph first; `main` is its columnar view."""
-    if main and not main.types & _TELLING and not model.functions and not model.training_info:
+    if main and not main.types & _INSPECTED and not model.functions and not model.training_info:
         yield GraphWalk(model.graph, main.by_op_key, main.noted, main.placed, main.dtypes)
         return
     for graph in graphs(model):

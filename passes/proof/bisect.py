@@ -1,7 +1,7 @@
 """Find the first node whose value differs between two models, and extract it from both as small models with one input.
 
-Values are matched by name, and where names changed by their bits on the input at hand. A cut starts at values that are
-the same in both, so that what differs is in between.
+Values are matched by name, or by their bits on the current input if names changed. A cut starts at values that are the
+same in both models, so the difference arises inside.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from opshift.passes.runtime.node_evaluator import type_of
 from opshift.passes.runtime.ort_models import Feeds, Runnable
 from opshift.passes.runtime.ort_session import Session
 
-_EMBEDDED = 64 * 2**20  # bytes of constants up to which a cut is made
+_EMBEDDED = 64 * 2**20  # maximum bytes of constants in a cut
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Cut:
 
 
 class Trace:
-    """A model with every value of its main graph, and who makes which."""
+    """A model with all values of its main graph, and the nodes that compute them."""
 
     def __init__(self, source: Runnable, limits: Limits, *, optimised: bool = False) -> None:
-        """Keep the model; it is opened when values are first asked for, with or without graph optimisations."""
+        """Store the model; it is opened when values are first requested, with or without graph optimizations."""
         self.source = source
         self.nodes = list(source.proto.graph.node)
         self.maker = {name: index for index, node in enumerate(self.nodes) for name in node.output if name}
@@ -63,24 +63,24 @@ class Trace:
         )
 
     def values(self, feeds: Feeds) -> dict[str, Any]:
-        """Return every value that is computed or fed, by name.
+        """Return every computed or fed value, by name.
 
         Raises:
-            RejectedError: onnxruntime cannot show them.
+            RejectedError: onnxruntime cannot return them.
         """
         session = self._session
         return {**feeds, **dict(zip(session.outputs, session.run(feeds), strict=True))}
 
     def reads(self, index: int) -> Iterator[str]:
-        """Yield the names that a node reads, those of the graphs in its attributes included."""
+        """Yield the names that a node and its subgraphs read."""
         node = self.nodes[index]
         yield from (name for name in node.input if name)
         yield from outer_names(node)
 
     def cone(self, name: str, stops: Collection[str]) -> tuple[list[int], list[str]]:
-        """Return the nodes that compute a value from `stops` or from the inputs, in order, and where they begin.
+        """Return the nodes that compute a value from `stops` or inputs, in order, and their starting values.
 
-        The value itself is computed, also where it is a stop; constants are no beginning.
+        The value itself is computed even if it is a stop; constants are not starting values.
         """
         found: set[int] = set()
         leaves: dict[str, None] = {}
@@ -98,7 +98,7 @@ class Trace:
 
     @functools.cached_property
     def types(self) -> Mapping[str, onnx.TypeProto]:
-        """The types of values, with the symbols of their dims, as far as they can be inferred."""
+        """The inferable types of values, with the symbols of their dims."""
         proto = self.source.proto
         try:
             graph = infer_model(proto).graph
@@ -113,7 +113,7 @@ class Trace:
         output: onnx.ValueInfoProto,
         renamed: Mapping[str, str],
     ) -> Runnable:
-        """Return these nodes as a model of its own; `renamed` gives its inputs and its output other names."""
+        """Return these nodes as a separate model; `renamed` renames its inputs and its output."""
         graph = onnx.GraphProto(name="part")
         graph.node.extend(self.nodes[index] for index in nodes)
         read = {name for index in nodes for name in self.reads(index)}
@@ -135,7 +135,7 @@ def _folder(source: Runnable) -> Any:
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    """Give values other names, in the graphs of attributes too, which see those of the graphs around them."""
+    """Rename values, also in subgraphs, which see the values of outer graphs."""
     for node in graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]
@@ -148,7 +148,7 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
 
 
 def matches(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
-    """Return, for values of the original, the name of one in the rewritten model that is the same bit for bit."""
+    """Return, for values of the original, the name of a bit-identical value in the rewritten model."""
     found = {name: name for name, value in before.items() if name in after and _same(value, after[name])}
     by_bits: dict[Any, str] = {}
     for name, value in after.items():
@@ -164,7 +164,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _bits(value: Any) -> Any:
-    """Return a key that two values share if they are the same bit for bit."""
+    """Return a key that bit-identical values share."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, tuple(value.reshape(-1)) if value.dtype == object else value.tobytes()
     return repr(value)
@@ -173,13 +173,13 @@ def _bits(value: Any) -> Any:
 def first_differences(
     before: Trace, after: Trace, feeds: Feeds, differs: Callable[[Cut], bool], *, decisions: bool = False
 ) -> Iterator[Cut]:
-    """Yield the places where two models part on an input: what is read is the same, and what comes out is not.
+    """Yield the parts of two models with equal inputs and different outputs on an input.
 
-    A value of one name may be another thing in the rewritten model. So both must compute it from the same values, and
-    with `decisions` it must be one that an operator like ArgMax makes: arithmetic may be moved behind another value.
+    A value's name may have another meaning in the rewritten model. So both must compute it from the same values. With
+    `decisions`, it must be the output of an operator like ArgMax, because arithmetic may move behind another value.
 
     Raises:
-        RejectedError: onnxruntime cannot show the values of one of the two.
+        RejectedError: onnxruntime cannot return the values of one of the two.
     """
     wanted, found = before.values(feeds), after.values(feeds)
     same = matches(wanted, found)
@@ -212,16 +212,16 @@ def _cut(
     *,
     alike: bool = False,
 ) -> Cut | None:
-    """Return both ways of computing a value from values that are the same, none of which depends on another.
+    """Return both computations of a value from equal values, none of which depends on another.
 
-    With `alike` those must be what the node reads.
+    With `alike`, these must be the node's inputs.
     """
     stops = dict(same)
     while True:
         others = {other: own for own, other in stops.items() if own not in before.constants}
         nodes_after, leaves_after = after.cone(name, others)
         if not all(leaf in others for leaf in leaves_after):
-            return None  # an input of the rewritten model alone
+            return None  # an input of the rewritten model only
         begin = {others[leaf] for leaf in leaves_after}
         nodes_before, leaves_before = before.cone(name, begin)
         inputs = [*dict.fromkeys((*leaves_before, *begin))]
@@ -261,7 +261,7 @@ def _depends(side: Trace, leaf: str, others: Collection[str]) -> bool:
 
 
 def operator_label(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
-    """Return `Hardmax-13`, or the name with its domain where onnx does not know the operator."""
+    """Return `Hardmax-13`, or the name with its domain if onnx does not know the operator."""
     domain = "" if node.domain == "ai.onnx" else node.domain
     opset = next((entry.version for entry in model.opset_import if entry.domain in (domain, node.domain)), 0)
     try:
@@ -271,13 +271,13 @@ def operator_label(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
 
 
 def unoptimised_agree(before: Trace, after: Trace, feeds: Feeds, differs: Callable[[Cut], bool]) -> Cut | None:
-    """Return the smallest part found that differs although all values are the same with graph optimisations off.
+    """Return a small part that differs although all values are the same with graph optimizations off.
 
-    Graph optimisations are asked for by `differs`. The values are searched by halves, then the beginning is moved back
-    until the part differs again: what is fused lies between.
+    `differs` runs with graph optimizations. Bisection finds the value; then the part's start moves back until the part
+    differs again, because it must contain the fused nodes.
 
     Raises:
-        RejectedError: onnxruntime cannot show the values of one of the two.
+        RejectedError: onnxruntime cannot return the values of one of the two.
     """
     wanted, found = before.values(feeds), after.values(feeds)
     same = matches(wanted, found)

@@ -1,7 +1,7 @@
-"""Force the branches of an If that no input took, and the Loops that none entered.
+"""Force untaken branches of Ifs, and enter Loops that no input entered.
 
-A rewrite may be wrong where inputs hardly ever lead. A branch inside another If's branch is reached by taking that by
-force too. A Loop is entered by force with a trip count of 2.
+A rewrite may be wrong in parts that inputs rarely reach. For a branch inside another If's branch, the outer branch is
+forced too. A Loop is entered with a trip count of 2.
 """
 
 from __future__ import annotations
@@ -21,50 +21,50 @@ from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 from opshift.passes.runtime.ort_session import Session
 
 NAMES = ("then_branch", "else_branch")
-_MOST = 32  # branches that are forced
+_MOST = 32  # maximum number of forced branches
 DEFAULTS = 4
-"""The ir_version from which on an initializer that is an input is a default, and others need not be inputs."""
-_DEEPEST = 6  # Ifs inside each other on the way to one: each doubles the model in which it is forced
+"""The first ir_version in which an initializer of an input is a default, and other initializers need not be inputs."""
+_DEEPEST = 6  # maximum depth of nested Ifs: each level doubles the model with forced branches
 
 _GATES = (onnx.TensorProto.BOOL, onnx.TensorProto.INT64)  # types of conditions and trip counts
 
 _Graph = onnx.GraphProto | onnx.FunctionProto
 _Taken = Mapping[str, Sequence[bool | None]]
-"""By the name of a condition what it is on each input; None where that is not known."""
+"""The values of conditions on each input, by name; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A branch that no input took: its display name, and both models in which it is always taken."""
+    """A branch that no input took: its display name, and both models with the branch forced."""
 
     name: str
     original: Runnable
     rewritten: Runnable | None
-    """None where the rewritten model has no such If or never takes the branch, and where it is not forced."""
+    """None if the rewritten model has no such If or never takes the branch, and if it is not forced."""
     sure: bool = False
-    """Whether both models take it under the same condition: else the two may have changed places, both being right."""
+    """Whether both models take it under the same condition; otherwise the branches may have been swapped correctly."""
     runs: bool = True
-    """Whether it runs when it is forced: inside a Loop, a Scan or a function nobody sees that."""
+    """Whether a forced branch runs: inside a Loop, a Scan or a function this is unknown."""
     took: str = "took"
     taken: str = "taken"
-    """What an input does with it: a Loop is entered."""
+    """The verb for an input that reaches it: a Loop is entered."""
 
 
 @dataclass(frozen=True)
 class _If:
-    """An If: the branches that it is in by the places of their Ifs, and what else it is inside."""
+    """An If: the branches that contain it, by the indices of their Ifs, and other enclosing nodes."""
 
     node: onnx.NodeProto
     within: tuple[tuple[int, str], ...]
     inside: str
     constant: bool | None
-    """Its condition, where that is a constant."""
+    """The condition, if it is constant."""
 
 
 def branches_not_taken(before: Runnable, after: Runnable, feeds: Sequence[Feeds], limits: Limits) -> Iterator[Branch]:
-    """Yield the branches of the original that none of these inputs was seen to take, and that are not dead.
+    """Yield the reachable branches of the original that none of these inputs is known to take.
 
-    The condition of an If inside a Loop, a Scan or a function, or computed in another If's branch, is not seen.
+    The condition of an If inside a Loop, a Scan or a function, or computed in another If's branch, is unknown.
     """
     conditionals, others = _conditionals(before.proto), _conditionals(after.proto)
     if not conditionals:
@@ -104,9 +104,9 @@ def branches_not_taken(before: Runnable, after: Runnable, feeds: Sequence[Feeds]
 
 
 def _conditionals(model: onnx.ModelProto) -> list[_If]:
-    """Return every If of a model, always in the same order; one that is inside another comes after it."""
+    """Return every If of a model, always in the same order; an inner If follows its outer one."""
     found: list[_If] = []
-    # From ir_version 4 on an initializer that is an input too is a default, which a caller may override.
+    # From ir_version 4 on, an initializer that is also an input is a default, which a caller may override.
     defaults = {value.name for value in model.graph.input} if model.ir_version >= DEFAULTS else set()
 
     def visit(graph: _Graph, within: tuple[tuple[int, str], ...], inside: str, known: Mapping[str, bool]) -> None:
@@ -129,7 +129,7 @@ def _conditionals(model: onnx.ModelProto) -> list[_If]:
 
 
 def _constants(graph: _Graph, overridden: Collection[str] = ()) -> dict[str, bool]:
-    """Return the constants of a graph that are one boolean, but for initializers of these names."""
+    """Return the boolean scalar constants of a graph, without initializers of these names."""
     return {
         name: bool(onnx.numpy_helper.to_array(tensor).all())
         for name, tensor in _tensors(graph, overridden).items()
@@ -145,7 +145,7 @@ def _tensors(graph: _Graph, overridden: Collection[str]) -> dict[str, onnx.Tenso
 
 
 def _match(found: Sequence[onnx.NodeProto], place: int, others: Sequence[onnx.NodeProto]) -> int | None:
-    """Return the place of the same node in the other model: with the same outputs, or in the same place of as many."""
+    """Return the index of the same node in the other model: by outputs, or by position among equally many."""
     outputs = list(found[place].output)
     named = [index for index, other in enumerate(others) if list(other.output) == outputs]
     if len(named) == 1:
@@ -154,25 +154,25 @@ def _match(found: Sequence[onnx.NodeProto], place: int, others: Sequence[onnx.No
 
 
 def _named(conditionals: Sequence[_If], branch_path: Sequence[tuple[int, str]]) -> list[tuple[str, list[str], str]]:
-    """Return a way to a branch by the names of the conditions and outputs of the Ifs on it."""
+    """Return a path to a branch as the names of the conditions and outputs of its Ifs."""
     nodes = ((conditionals[place].node, name) for place, name in branch_path)
     return [(node.input[0], list(node.output), name) for node, name in nodes]
 
 
 def _dead(conditionals: Sequence[_If], branch_path: Sequence[tuple[int, str]]) -> bool:
-    """Return whether a constant keeps every input off this way."""
+    """Return whether a constant condition makes this path unreachable."""
     return any(conditionals[place].constant is (name != NAMES[0]) for place, name in branch_path)
 
 
 def _seen(conditionals: Sequence[_If], branch_path: Sequence[tuple[int, str]], inside: str, taken: _Taken) -> bool:
-    """Return whether some input was seen to go this way to its end."""
+    """Return whether some input is known to reach the end of this path."""
     turns = [(taken.get(conditionals[place].node.input[0]), name == NAMES[0]) for place, name in branch_path]
     known = [[value is wanted for value in values] for values, wanted in turns if values is not None]
     return not inside and len(known) == len(branch_path) and any(map(all, zip(*known, strict=True)))
 
 
 def _taken(source: Runnable, conditionals: Sequence[_If], feeds: Sequence[Feeds], limits: Limits) -> _Taken:
-    """Return the conditions that are values of the main graph, on each input."""
+    """Return the conditions that are main-graph values, on each input."""
     names = dict.fromkeys(one.node.input[0] for one in conditionals if not one.inside)
     values = _values(source, names, feeds, limits)
     return {name: [None if one is None else bool(np.all(one)) for one in values[name]] for name in values}
@@ -181,7 +181,7 @@ def _taken(source: Runnable, conditionals: Sequence[_If], feeds: Sequence[Feeds]
 def _values(
     source: Runnable, names: Iterable[str], feeds: Sequence[Feeds], limits: Limits
 ) -> Mapping[str, Sequence[Any]]:
-    """Return those of these values that the main graph has, on each input; None where one is not known."""
+    """Return the main-graph values with these names, on each input; None if unknown."""
     graph = source.proto.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
     fed, made = {value.name for value in graph.input}, {name for node in graph.node for name in node.output}
@@ -209,12 +209,12 @@ def _values(
 
 
 def _small(tensor: onnx.TensorProto | None) -> bool:
-    """Return whether a tensor is there, in the file itself, and one element."""
+    """Return whether a tensor exists, is embedded, and has one element."""
     return tensor is not None and tensor.data_location != onnx.TensorProto.EXTERNAL and np.prod(tensor.dims) == 1
 
 
 def loops_not_entered(before: Runnable, after: Runnable, feeds: Sequence[Feeds], limits: Limits) -> Iterator[Branch]:
-    """Yield the Loops of the main graph whose body no input was seen to enter, and in which it is entered.
+    """Yield the Loops of the main graph that no input is known to enter, with both models entering them.
 
     Loop-13: "the loop body is executed" for as long as `M`, the trip count, and `cond` allow; either may be left out.
     """
@@ -238,7 +238,7 @@ def loops_not_entered(before: Runnable, after: Runnable, feeds: Sequence[Feeds],
 
 
 def _loops(model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """Return the Loops of the main graph, but for those that a constant keeps every input out of."""
+    """Return the Loops of the main graph, except those that a constant makes unreachable."""
     defaults = {value.name for value in model.graph.input} if model.ir_version >= DEFAULTS else set()
     closed = {
         name
@@ -269,7 +269,7 @@ def _alike(one: Sequence[Any] | None, other: Sequence[Any] | None) -> bool:
 
 
 def _entered(source: Runnable, place: int) -> Runnable:
-    """Return the model in which a Loop has two iterations, unless its body ends it after one."""
+    """Return the model with two iterations of a Loop, unless its body ends it after one."""
     proto = onnx.ModelProto()
     proto.CopyFrom(source.proto)
     node = _loops(proto)[place]
@@ -284,11 +284,11 @@ def _entered(source: Runnable, place: int) -> Runnable:
 
 
 def _forced(source: Runnable, branch_path: Sequence[tuple[int, str]]) -> Runnable:
-    """Return the model in which every If on a way has the branch that leads on in place of its other branch too."""
+    """Return the model in which every If on a path has the path's branch in place of its other branch too."""
     proto = onnx.ModelProto()
     proto.CopyFrom(source.proto)
     conditionals = _conditionals(proto)
-    for place, name in reversed(branch_path):  # a branch is copied with what was forced in it
+    for place, name in reversed(branch_path):  # a branch is copied with the changes inside it
         attributes = {attribute.name: attribute for attribute in conditionals[place].node.attribute}
         for other in NAMES:
             if other != name:

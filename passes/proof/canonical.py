@@ -1,4 +1,4 @@
-"""Pairs of models as bytes that do not depend on names, so that equal pairs are compared once."""
+"""Serialize pairs of models independently of names, so that equal pairs are compared once."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from opshift.passes.graph.traversal import subgraphs
 
 
 def canonical(original: onnx.ModelProto, rewritten: onnx.ModelProto) -> tuple[tuple[bytes, bytes], dict[str, str]]:
-    """Return both models as bytes that do not depend on names, and the new name of each value."""
+    """Return both models as name-independent bytes, and the new name of each value."""
     names = _Names()
     return (names.renamed(original), names.renamed(rewritten)), names.values
 
 
 class _Names:
-    """Gives values and symbolic dims other names, in the order in which they are met."""
+    """Renames values and symbolic dims in order of first appearance."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
         self._symbols: dict[str, str] = {}
 
     def renamed(self, model: onnx.ModelProto) -> bytes:
-        """Return a model with other names, and without what only people read."""
+        """Return a model with new names, and without parts that do not affect the results."""
         copy = onnx.ModelProto()
         copy.ir_version = model.ir_version
         copy.opset_import.extend(model.opset_import)
@@ -81,7 +81,7 @@ class _Names:
 
 
 def without_weights(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    """Return the models of a pair without the elements of their constants of floats."""
+    """Return the models of a pair without the elements of their float constants."""
     original, rewritten = map(onnx.ModelProto.FromString, pair)
     for tensor in (*original.graph.initializer, *rewritten.graph.initializer):
         if tensor.data_type in FLOATS:

@@ -1,4 +1,4 @@
-"""The definition of equality, and the search for an input on which two models differ."""
+"""Define equality of outputs, and search for an input on which two models differ."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, RejectionKind
 
 Outputs = tuple[Any, ...]
-_SHOWN = 64  # elements of an array that a counterexample lists in full
-_HOPELESS = 8  # inputs that each end onnxruntime at a limit, after which a rewritten model that ran on none is given up
-_FIRST_RUNS = 2  # inputs that run before it is asked whether there is time for more
-_LEAST_MEASURED = 1  # inputs whose rounding is measured however long it takes
-_MOST_MEASURED = 8  # inputs tried for that: one on which the original's result is undefined does not count
-_LIKELY = 4  # by what more than on other inputs two models may be apart where rounding is not measured
-_WORST = 2  # inputs on which they are, of each kind of difference, that are measured all the same
-_KNOWN = 256  # inputs whose bounds are kept
-_NEAR = 4  # inputs that are kept, on which two models differ within the bounds
+_SHOWN = 64  # maximum number of elements that a counterexample lists in full
+_HOPELESS = 8  # inputs at a limit of onnxruntime after which a rewritten model that ran on none is given up
+_FIRST_RUNS = 2  # inputs that run before the first check of the time
+_LEAST_MEASURED = 1  # minimum number of inputs with measured rounding, whatever the time
+_MOST_MEASURED = 8  # maximum number of tried inputs for that: an input with an undefined original result does not count
+_LIKELY = 4  # factor over other inputs' distances that is likely without a measurement of rounding
+_WORST = 2  # inputs beyond that factor that are measured anyway, for each kind of difference
+_KNOWN = 256  # number of inputs with cached bounds
+_NEAR = 4  # number of stored inputs on which two models differ within the bounds
 
 
 class Executor(Protocol):
-    """A way to compute the outputs of a model: sessions of onnxruntime, its nodes one by one, an oracle."""
+    """Computes the outputs of a model: in onnxruntime sessions, node by node, or with an oracle."""
 
     @property
     def name(self) -> str:
-        """Who computes."""
+        """The name of the executor."""
 
     @property
     def modes(self) -> tuple[bool, ...]:
-        """Whether it can be asked with graph optimisations off and on, or off only."""
+        """Whether graph optimizations can be off and on, or only off."""
 
     def run(self, feeds: Feeds, optimised: bool) -> Outputs:
         """Return the outputs in the model's order, or raise RejectedError."""
 
     def run_all(self, batch: Sequence[Feeds], optimised: bool) -> list[Outputs | RejectedError]:
-        """Return what `run` would for each; after one that ends onnxruntime come no others."""
+        """Return, for each input, the result of `run`; the list ends after an input that ends onnxruntime."""
 
     def close(self) -> None:
-        """Release what is open."""
+        """Release open sessions."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Reference:
     Attributes:
         executor: computes them.
         outputs: their names.
-        note: what is to be said about the executor.
-        bounds: how far arithmetic in another order may take the outputs of an input; None: not at all.
-        lean: the executor is closed once it has answered, to make room.
+        note: a note on the executor.
+        bounds: the accepted differences of outputs by arithmetic in another order; None: no differences.
+        lean: whether the executor is closed after each answer, to free memory.
         opening: the CPU seconds that it took to open the model.
     """
 
@@ -76,15 +76,15 @@ class Reference:
     opening: float = 0.0
 
     def plain(self, feeds: Feeds) -> Outputs:
-        """Return the outputs with graph optimisations off."""
+        """Return the outputs with graph optimizations off."""
         return self.executor.run(feeds, False)
 
     def plain_all(self, batch: Sequence[Feeds]) -> list[Outputs | RejectedError]:
-        """Return what `plain` would for each; after one that ends onnxruntime come no others."""
+        """Return, for each input, the result of `plain`; the list ends after an input that ends onnxruntime."""
         return self.executor.run_all(batch, False)
 
     def optimised(self, feeds: Sequence[Feeds], plain: Sequence[Outputs]) -> list[Outputs]:
-        """Return the outputs with optimisations on; where that does not run, the plain ones stand for them."""
+        """Return the outputs with optimizations on; where these do not run, the plain outputs."""
         if True not in self.executor.modes:
             return list(plain)
         found: list[Outputs | RejectedError] = []
@@ -98,7 +98,7 @@ class Reference:
 
 
 def _ended(result: Outputs | RejectedError) -> bool:
-    """Return whether onnxruntime ended on an input, or is asked nothing more."""
+    """Return whether onnxruntime ended on an input, or refuses further inputs."""
     return isinstance(result, RejectedError) and result.why in (RejectionKind.DEATH, RejectionKind.LIMIT)
 
 
@@ -107,7 +107,7 @@ def _ended(result: Outputs | RejectedError) -> bool:
 
 @dataclass(frozen=True)
 class Difference:
-    """An output that differs: what was wanted, what came, what is wrong and at which element."""
+    """A differing output: the expected and the actual value, the reason, and the element's index."""
 
     output: str
     expected: Any
@@ -118,7 +118,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """An input on which the two differ, with graph optimisations off or on."""
+    """An input on which two models differ, with graph optimizations off or on."""
 
     feeds: Feeds
     difference: Difference
@@ -126,12 +126,12 @@ class Mismatch:
 
     @property
     def reason(self) -> str:
-        """Say what differs."""
+        """Return a description of the difference."""
         way = "on" if self.optimised else "off"
         return f"output {self.difference.output}: {self.difference.what}, with graph optimisations {way}"
 
     def counterexample(self, node: str = "", command: str = "") -> Counterexample:
-        """Return it in plain lists and numbers."""
+        """Return the counterexample in plain lists and numbers."""
         found = self.difference
         types = [value.dtype for value in (found.expected, found.actual) if isinstance(value, np.ndarray)]
         mark = [f"{kind}: " if len(set(types)) > 1 else "" for kind in (*types, "", "")]
@@ -148,19 +148,18 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A rewritten model against its reference; `excluded` names the outputs that do not count on an input, with graph
-    optimisations off or on.
+    """The comparison of a rewritten model with its reference.
 
-    `near` collects the inputs on which the two differ within the bounds, `beyond` those that show nothing: the
-    rewritten model exceeds a limit, or the two differ by more than the estimate of a rounding that could not be
-    measured, and in less than half of the digits. `unoptimised` collects the errors with which, with graph
-    optimisations on, neither of the two runs: onnxruntime 1.32.0 dies while it optimises a LayerNormalization of
-    float16 whose third input is "". `undefined` collects the inputs on which no output counts. `covered` adds up
-    what is compared.
+    `excluded` returns the outputs that do not count on an input, with graph optimizations off or on.
 
-    Where there is an `allowance`, what it does not suffice for is left out: `untried` inputs are not run, those of
-    `without` with graph optimisations off only, and those of `unmeasured` differ by what may be rounding. `known` are
-    the bounds of inputs.
+    `near` collects inputs with differences within the bounds. `beyond` collects inconclusive inputs: the rewritten
+    model exceeds a limit, or the difference exceeds the estimate of a rounding that could not be measured, in less than
+    half of the digits. `unoptimised` collects the errors with which neither model runs with graph optimizations on:
+    onnxruntime 1.32.0 crashes while it optimizes a LayerNormalization of float16 whose third input is "". `undefined`
+    collects the inputs on which no output counts. `covered` adds up the compared elements.
+
+    An `allowance` limits the work: `untried` inputs are not run, those of `without` run only with graph optimizations
+    off, and the differences of `unmeasured` may be rounding. `known` are the bounds of inputs.
     """
 
     reference: Reference
@@ -179,7 +178,7 @@ class Comparison:
 
     @property
     def note(self) -> str:
-        """Return a note if some results were compared with graph optimisations off only."""
+        """Return a note if some results were compared only with graph optimizations off."""
         if self.unoptimised:
             return f"with graph optimisations on, neither model runs: {self.unoptimised[0]}"
         if self.without:
@@ -188,11 +187,11 @@ class Comparison:
 
     @property
     def _runs_original(self) -> bool:
-        """Whether onnxruntime runs the original as a whole."""
+        """Whether onnxruntime runs the whole original."""
         return True in self.reference.executor.modes
 
     def decided(self, trials: Sequence[tuple[Feeds, Outputs]]) -> list[Feeds]:
-        """Return the inputs that were compared to the end: there was time to run them, and to measure rounding."""
+        """Return the inputs that were compared completely: they ran, and their rounding was measured."""
         lost = {id(feeds) for feeds in (*self.untried, *self.unmeasured)}
         return [feeds for feeds, _ in trials if id(feeds) not in lost]
 
@@ -207,7 +206,7 @@ class Comparison:
         """Return an input on which the two differ; None if there is none.
 
         Raises:
-            RejectedError: onnxruntime does not load the rewritten model, or it goes beyond a limit on every input.
+            RejectedError: onnxruntime does not load the rewritten model, or it exceeds a limit on every input.
         """
         began = self.allowance.used() if self.allowance else 0.0
         ran = False
@@ -219,7 +218,7 @@ class Comparison:
                     break
                 if self.reference.lean:
                     self.reference.executor.close()
-                # They end after one that ends onnxruntime.
+                # The results end after an input that ends onnxruntime.
                 try:
                     results = self.rewritten.run_all([feeds for feeds, _ in rest[:step]], optimised)
                 except RejectedError as error:
@@ -245,17 +244,17 @@ class Comparison:
                 return found
         if not ran and len(self.beyond) >= _HOPELESS:
             raise self.beyond[0][1]
-        # Whatever the effort did not suffice for shows as little as what went beyond a limit.
+        # An input without enough allowance is as inconclusive as one beyond a limit.
         lost = {id(feeds) for feeds in (*(feeds for feeds, _ in self.beyond), *self.untried)}
         if self.beyond and all(id(feeds) in lost for feeds, _ in trials):
             raise self.beyond[0][1]
         return None
 
     def _first(self, apart: Sequence[_Apart], optimised: bool, reserved: float = 0.0) -> Mismatch | None:
-        """Return the first difference. What equals the plain outputs is right, whatever optimisations make of those.
+        """Return the first difference. Outputs that equal the plain ones are right, whatever optimizations return.
 
-        Where there is no time to measure the rounding on every input, so that `reserved` seconds are left, it is
-        measured on the first, on further small ones, and where the two are further apart than is likely.
+        If there is no time to measure the rounding on every input and keep `reserved` seconds, it is measured on the
+        first input, on further small ones, and on inputs with unusually large differences.
         """
         best = [one.plain for one in apart]
         if optimised:
@@ -285,7 +284,7 @@ class Comparison:
         return self._measured(list(doubtful.values()), optimised)
 
     def _measured(self, pairs: Sequence[tuple[_Apart, Outputs]], optimised: bool) -> Mismatch | None:
-        """Return the first of these differences that is more than rounding."""
+        """Return the first of these differences that exceeds rounding."""
         for one, expected in pairs:
             found = self._counting(one.feeds, one.plain, expected, one.result, optimised)
             if found is not None:
@@ -293,7 +292,7 @@ class Comparison:
         return None
 
     def on(self, feeds: Feeds, optimised: bool) -> Difference | None:
-        """Return the difference on an input that may be nonsense to the original, which then is no difference."""
+        """Return the difference on an input, unless the original's result is undefined for it."""
         try:
             plain = self.reference.plain(feeds)
             (best,) = self.reference.optimised([feeds], [plain]) if optimised else (plain,)
@@ -307,7 +306,7 @@ class Comparison:
         try:
             return self._counting(feeds, plain, best, result, optimised)
         except RejectedError:
-            return None  # it goes beyond a limit, which shows nothing
+            return None  # it exceeds a limit, which is inconclusive
 
     def _counting(
         self, feeds: Feeds, plain: Outputs, best: Outputs, result: Outputs | RejectedError, optimised: bool
@@ -323,10 +322,10 @@ class Comparison:
         if excluded == frozenset(self.reference.outputs):
             self.undefined.append(feeds)
         if isinstance(result, RejectedError):
-            return None  # what is undefined on the way may be what it does not run on
+            return None  # an undefined intermediate value may be the reason why it does not run
         expected = best if optimised else plain
         for place, name in enumerate(self.reference.outputs):
-            # Whatever a number is, its type and the rank of its tensor are defined.
+            # Even for undefined numbers, the type and the rank of the tensor are defined.
             if name in excluded and (what := differs_in_rank(feeds, expected[place], result[place])):
                 return Difference(name, expected[place], result[place], what)
         return self._difference(feeds, plain, best, result, optimised, excluded)
@@ -342,7 +341,8 @@ class Comparison:
     ) -> Difference | None:
         expected = best if optimised else plain
         if isinstance(result, RejectedError):
-            # What onnxruntime does not run before, it may end on after: in a Loop with numbers of 2 bits (1.32.0).
+            # If onnxruntime does not run the original, it may crash on the result: in a Loop with numbers of 2 bits
+            # (1.32.0).
             lost = (RejectionKind.LIMIT,) if self._runs_original else (RejectionKind.LIMIT, RejectionKind.DEATH)
             if result.why in lost:
                 self.beyond.append((feeds, RejectedError(str(result), RejectionKind.LIMIT)))
@@ -387,7 +387,7 @@ class Comparison:
         return None
 
     def _bounds(self, feeds: Feeds, plain: Outputs, enough: Enough, optimised: bool) -> Sequence[Bound]:
-        """Return the bound of each output; what was measured before on this input, or nothing, where that suffices."""
+        """Return the bound of each output; a cached or empty bound if that suffices."""
         exact = (EXACT,) * len(plain)
         if not self.reference.bounds or (optimised and enough(exact)):
             return exact
@@ -400,7 +400,7 @@ class Comparison:
         return bounds
 
     def _shared(self, feeds: Feeds, error: RejectedError) -> bool:
-        """Return whether the original too, with graph optimisations on, ends with such an error on an input."""
+        """Return whether the original too, with graph optimizations on, ends with such an error on an input."""
         if error.why is RejectionKind.LIMIT or not self._runs_original:
             return False
         try:
@@ -412,10 +412,10 @@ class Comparison:
         return False
 
     def shrunk(self, mismatch: Mismatch, specs: Sequence[Spec], attempts: int) -> Mismatch:
-        """Return a mismatch with a smaller input, made in so many attempts: free dims cut, then simpler values.
+        """Return a mismatch with a smaller input, after at most this many attempts: smaller dims, then simpler values.
 
-        A rewritten model that goes beyond a limit on one of them, as a Loop that never ends does, is asked no more. It
-        takes no longer than the allowance of the whole comparison.
+        After an attempt on which the rewritten model exceeds a limit, such as an endless Loop, it stops. It takes no
+        longer than the allowance of the whole comparison.
         """
         limits, allowance = len(self.beyond), self.allowance
         end = allowance.used() + allowance.total if allowance else math.inf
@@ -430,7 +430,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Apart:
-    """An input on which the rewritten model has other outputs than the original, or none."""
+    """An input on which the outputs of the two models are not bit-identical, or the rewritten one has none."""
 
     feeds: Feeds
     plain: Outputs
@@ -443,19 +443,19 @@ class _Apart:
 
     @property
     def size(self) -> int:
-        """Return how many elements the input has."""
+        """Return the number of elements of the input."""
         return sum(value.size for value in self.feeds.values() if isinstance(value, np.ndarray))
 
     @functools.cached_property
     def kinds(self) -> Counter[DifferenceKind]:
-        """How far the outputs are apart, by kind; nothing where the rewritten model does not run."""
+        """The distances of the outputs, by kind; empty if the rewritten model does not run."""
         pairs = () if isinstance(self.result, RejectedError) else zip(self.plain, self.result, strict=True)
         found = (Counter(differences_by_kind(one, other)) for one, other in pairs)
         return functools.reduce(Counter.__or__, found, Counter())
 
 
 def _apart(trials: Sequence[tuple[Feeds, Outputs]], results: Sequence[Outputs | RejectedError]) -> list[_Apart]:
-    """Return the inputs whose results are not equal bit for bit."""
+    """Return the inputs whose results are not bit-identical."""
     return [
         _Apart(feeds, plain, result)
         for (feeds, plain), result in zip(trials, results, strict=False)
@@ -466,10 +466,9 @@ def _apart(trials: Sequence[tuple[Feeds, Outputs]], results: Sequence[Outputs | 
 def _doubtful(
     left: Sequence[tuple[_Apart, Outputs]], most: Mapping[DifferenceKind, float]
 ) -> dict[int, tuple[_Apart, Outputs]]:
-    """Return, by the `id` of the inputs, those whose outputs are further apart than is likely, the worst of each kind.
+    """Return, by input id, the inputs with unusually large differences, the worst of each kind.
 
-    `most` tells how far they are apart where it was found to be rounding. An infinity or a -0.0 says nothing of how
-    far two numbers are apart.
+    `most` has the largest distances that were measured as rounding. An infinity or a -0.0 has no meaningful distance.
     """
     return {
         id(one.feeds): (one, expected)
@@ -480,7 +479,7 @@ def _doubtful(
 
 
 def readable(value: Any, index: tuple[int, ...] | None = None) -> Any:
-    """Return a value as nested lists of plain numbers and strings; a large one as a sentence about it."""
+    """Return a value as nested lists of plain numbers and strings; a large one as a description."""
     if isinstance(value, list):
         return [readable(item) for item in value[:_SHOWN]]
     if isinstance(value, dict):
@@ -488,7 +487,7 @@ def readable(value: Any, index: tuple[int, ...] | None = None) -> Any:
     if not isinstance(value, np.ndarray | np.generic):
         return value
     array = np.asarray(value)
-    if array.dtype.kind == "V":  # the types of ml_dtypes print as bytes
+    if array.dtype.kind == "V":  # types of ml_dtypes print as bytes
         array = array.astype(np.float32 if is_float(array.dtype) else np.int8)
     kind = f"{value.dtype}{list(array.shape)}"
     if array.ndim > 1 and not array.size:
@@ -505,5 +504,5 @@ def readable(value: Any, index: tuple[int, ...] | None = None) -> Any:
 
 
 def sentence(*parts: str) -> str:
-    """Return the parts that say something, one after the other."""
+    """Join the nonempty parts of a message."""
     return "; ".join(filter(None, parts))

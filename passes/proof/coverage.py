@@ -1,4 +1,4 @@
-"""The coverage of a comparison: compared elements, bit-identical ones, the largest sizes, the largest departure."""
+"""Count the coverage of a comparison: compared and bit-identical elements, largest sizes, largest difference."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from opshift.passes.runtime.ort_models import Array, Feeds, RejectedError
 
 
 class CoverageCounter:
-    """Adds up what is compared of a model's outputs; `specs` are its inputs."""
+    """Counts the compared elements of a model's outputs; `specs` are its inputs."""
 
     def __init__(self, specs: Sequence[Spec] = ()) -> None:
-        """Begin with nothing."""
+        """Start with empty counts."""
         self._specs = specs
         self._alike = 0
         self._sizes: dict[str, int] = {}
         self._apart: dict[tuple[int, str], Coverage] = {}
         self._kept: list[Feeds] = []
-        """Inputs that are named by their `id`, which nothing else gets meanwhile."""
+        """The inputs used as keys by `id`; they are kept alive so that their ids stay unique."""
 
     def add(
         self, trials: Sequence[tuple[Feeds, Sequence[Any]]], results: Sequence[Any], outputs: Sequence[str]
     ) -> None:
-        """Add the outputs that were expected on some inputs, and those that came; a rejection counts for nothing."""
+        """Add the expected and the actual outputs on some inputs; rejections are not counted."""
         for (feeds, expected), result in zip(trials, results, strict=False):
             if isinstance(result, RejectedError):
                 continue
@@ -46,24 +46,24 @@ class CoverageCounter:
                     self._kept.append(feeds)
 
     def leave_out(self, feeds: Feeds, outputs: Collection[str]) -> None:
-        """Leave out outputs on an input of which the original makes nothing defined."""
+        """Exclude outputs on an input for which the original's result is undefined."""
         for name in outputs:
             found = self._apart.get((id(feeds), name))
             if found is not None:
                 self._apart[id(feeds), name] = Coverage(undefined=found.elements + found.undefined)
 
     def drop(self, feeds: Feeds) -> None:
-        """Forget an input whose outputs differ by what was not found out to be rounding."""
+        """Remove an input whose differences were not shown to be rounding."""
         for key in [key for key in self._apart if key[0] == id(feeds)]:
             del self._apart[key]
 
     def total(self) -> Coverage:
-        """Return all of it."""
+        """Return the total coverage."""
         return sum(self._apart.values(), Coverage(self._alike, self._alike, sizes=dict(self._sizes)))
 
 
 def _compared(name: str, expected: Any, actual: Any) -> Coverage:
-    """Return how two values compare; sequences and maps element by element."""
+    """Return the coverage of two values; sequences and maps are compared element by element."""
     total = Coverage()
     for one, other in zip(_flat(expected), _flat(actual), strict=False):
         if one.dtype != other.dtype or one.shape != other.shape:
@@ -86,13 +86,13 @@ def _flat(value: Any) -> Iterator[Array]:
 
 
 def _farthest(name: str, expected: Array, actual: Array, apart: npt.NDArray[np.bool_]) -> Departure | None:
-    """Return the finite float that is farthest from the expected one."""
+    """Return the finite float with the largest distance from the expected one."""
     if not is_float(expected.dtype) or not apart.any():
         return None
     units = units_apart(expected, actual)
     units[~(apart & np.isfinite(expected) & np.isfinite(actual))] = 0
     place = int(np.argmax(units))
-    farthest = int(units.reshape(-1)[place])  # the iterator `flat` has 32 axes at most
+    farthest = int(units.reshape(-1)[place])  # the iterator `flat` supports at most 32 axes
     if not farthest:
         return None
     index = tuple(int(at) for at in np.unravel_index(place, units.shape))
@@ -100,7 +100,7 @@ def _farthest(name: str, expected: Array, actual: Array, apart: npt.NDArray[np.b
 
 
 def unequal(one: Array, other: Array) -> npt.NDArray[np.bool_]:
-    """Return which elements of two arrays of the same type and shape differ in their bits; no two NaN do."""
+    """Return the elements of two arrays of the same type and shape that differ in their bits; all NaN are equal."""
     if one.dtype.kind == "c":
         return unequal(one.real, other.real) | unequal(one.imag, other.imag)
     if not is_float(one.dtype):
@@ -110,7 +110,7 @@ def unequal(one: Array, other: Array) -> npt.NDArray[np.bool_]:
 
 
 def units_apart(one: Array, other: Array) -> npt.NDArray[np.float64]:
-    """Return how many numbers of their type lie between two arrays of floats, and one more where they differ."""
+    """Return the distance of floats in steps between adjacent numbers of their type."""
     first, second = _bits(one), _bits(other)
     sign = first.dtype.type(1 << (8 * first.dtype.itemsize - 1))
     sizes = [(bits & ~sign) for bits in (first, second)]

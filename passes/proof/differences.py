@@ -1,4 +1,4 @@
-"""Locate a difference of two models: the first node, a branch that no input took, a small input."""
+"""Locate a difference of two models: the first node, an untaken branch, a small input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opshift.passes.proof.repro import Reproduction
 from opshift.passes.runtime import ort_opsets
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 
-_STEPS = 400  # attempts at a smaller input
+_STEPS = 400  # maximum number of attempts at a smaller input
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class DifferenceFinder:
-    """Looks for differences of two models, and for the place of one that is known."""
+    """Searches for differences of two models, and for the node of a known one."""
 
     before: Runnable
     after: Runnable
@@ -41,7 +41,7 @@ class DifferenceFinder:
     shown: Reproduction
 
     def masked_difference(self, near: Sequence[Feeds]) -> Diagnosis:
-        """Look for a place where the two differ by more than rounding, although the outputs differ by no more."""
+        """Search for a node whose difference exceeds rounding although the outputs' difference does not."""
         if not any(traits_of(node).decides for node in self.before.proto.graph.node):
             return Diagnosis("")
         for place, feeds in enumerate(near):
@@ -53,7 +53,7 @@ class DifferenceFinder:
         return Diagnosis("")
 
     def diagnose(self, comparison: Comparison, mismatch: Mismatch, specs: Sequence[Spec]) -> tuple[str, Counterexample]:
-        """Return why the two differ: at which node, on which small input."""
+        """Return the reason for a difference: the node, and a small input."""
         if self.executors.lean:
             return mismatch.reason, mismatch.counterexample(command=self.shown.command)
         if not self.executors.by_oracle:
@@ -66,11 +66,11 @@ class DifferenceFinder:
         return found.reason, found.counterexample(command=self.shown(self.before, self.after, found))
 
     def compare_branches(self, inputs: Sequence[Feeds]) -> Diagnosis:
-        """Take every branch of an If that no input took by force, enter Loops that none entered, and compare."""
+        """Force every untaken branch of an If, enter Loops that no input entered, and compare."""
         notes = []
         asked = self.before, self.after, inputs, self.executors.limits
         unseen = branch_coverage.branches_not_taken(*asked), branch_coverage.loops_not_entered(*asked)
-        for branch in itertools.chain(*unseen):  # each is a copy of both models, made when it is asked for
+        for branch in itertools.chain(*unseen):  # each is a copy of both models, created on demand
             look = self._forced(branch, inputs)
             if look.shown is not None or look.undecided:
                 return look
@@ -78,7 +78,7 @@ class DifferenceFinder:
         return Diagnosis(sentence(*notes))
 
     def _forced(self, branch: branch_coverage.Branch, inputs: Sequence[Feeds]) -> Diagnosis:
-        """Compare a branch that is taken by force."""
+        """Compare a forced branch."""
         unseen = f"no input {branch.took} {branch.name}"
         if branch.rewritten is None:
             return Diagnosis(unseen)
@@ -93,7 +93,7 @@ class DifferenceFinder:
             equal = f"{branch.taken} by force it is equal" if branch.runs else "no difference was seen by force"
             return Diagnosis(f"{unseen}; {equal if accepted else 'none can by force'}")
         if not branch.sure:
-            # The branches may have changed places with a condition that was turned around.
+            # The branches may have been swapped together with an inverted condition.
             why = f"{unseen}, and {branch.taken} by force the two differ: {mismatch.reason}"
             return Diagnosis(why, undecided=True)
         mismatch = comparison.shrunk(mismatch, generator.specs(self.before.proto.graph), _STEPS)
@@ -102,7 +102,7 @@ class DifferenceFinder:
         return Diagnosis(f"{branch.name}, {forced}: {mismatch.reason}", example)
 
     def _cut(self, feeds: Feeds, *, optimised: bool, decisions: bool = False) -> tuple[Cut, Mismatch] | None:
-        """Return the first place where the two part on an input, and the difference there; see `first_differences`."""
+        """Return the first differing part on an input, and the difference there; see `first_differences`."""
         found: list[tuple[Cut, Mismatch]] = []
 
         def differs(cut: Cut) -> bool:
@@ -126,7 +126,7 @@ class DifferenceFinder:
         return Trace(sources[0], self.executors.limits), Trace(sources[1], self.executors.limits)
 
     def _at(self, cut: tuple[Cut, Mismatch], reason: str) -> Diagnosis:
-        """Return where the two part, on an input made small."""
+        """Return the diagnosis of a differing part, on a shrunk input."""
         place, found = cut
         where = f"{place.operator} at {place.node}"
         specs = generator.specs(place.original.proto.graph)

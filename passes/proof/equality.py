@@ -1,4 +1,4 @@
-"""When two values are equal, and how far they are apart."""
+"""Define when two values are equal, and measure their difference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opshift.passes.runtime.ort_models import Array, Feeds
 
 
 class DifferenceKind(StrEnum):
-    """A kind in which two values differ. Of one kind, more is worse; two kinds do not compare."""
+    """A kind of difference between two values. Amounts of one kind are comparable, but not of two kinds."""
 
     VALUE = "value"
     OF_ZERO = "of zero"
@@ -25,10 +25,11 @@ class DifferenceKind(StrEnum):
 
 
 def differences_by_kind(expected: Any, actual: Any) -> Mapping[DifferenceKind, float]:
-    """Return the kinds in which two values differ, and how much, each kind more than zero.
+    """Return the kinds of differences of two values, each with a positive amount.
 
-    Of a value that is counted in units of rounding of the largest one expected. What has no such unit counts as 1:
-    numbers where only zeros are expected, signs of zeros, infinities and NaN, and all that are no floats of one shape.
+    The distance of floats is in units of rounding of the largest expected value. Differences without such a unit count
+    as 1: numbers where only zeros are expected, signs of zeros, infinities and NaN, and values other than floats of one
+    shape.
     """
     if differs(expected, actual) is None:
         return {}
@@ -47,9 +48,9 @@ def differences_by_kind(expected: Any, actual: Any) -> Mapping[DifferenceKind, f
 
 
 def differs_in_rank(feeds: Feeds, expected: Any, actual: Any) -> str:
-    """Return how two tensors differ in element type or rank; nothing for others, nor where there are no elements.
+    """Return how two tensors differ in element type or rank; empty for other values and for empty tensors.
 
-    What onnxruntime returns where there are none may have any rank.
+    onnxruntime may return empty tensors of any rank.
     """
     values = (*feeds.values(), expected, actual)
     if not all(isinstance(value, np.ndarray) and value.size for value in values):
@@ -60,7 +61,7 @@ def differs_in_rank(feeds: Feeds, expected: Any, actual: Any) -> str:
 
 
 def deviation(one: Any, other: Any) -> float:
-    """Return the largest distance of two values of floats; 0 where they are none, or of other shapes."""
+    """Return the largest distance of two float values; 0 for other types or different shapes."""
     if not (isinstance(one, np.ndarray) and isinstance(other, np.ndarray)) or one.shape != other.shape:
         return 0.0
     if one.dtype != other.dtype or not is_float(one.dtype):
@@ -70,7 +71,7 @@ def deviation(one: Any, other: Any) -> float:
 
 
 def differs(expected: Any, actual: Any, bound: Bound = EXACT) -> tuple[str, tuple[int, ...] | None] | None:
-    """Return what is wrong with a value and at which element; None where it is right.
+    """Return the error of a value and the element's index; None if it is right.
 
     Floats are compared bit for bit, any NaN being equal to any other, or within the bound.
     """
@@ -94,7 +95,7 @@ def differs(expected: Any, actual: Any, bound: Bound = EXACT) -> tuple[str, tupl
 
 
 def _plain(array: Array) -> Array:
-    """Return strings as objects, whatever way they came, and everything else as it is."""
+    """Return an array of strings as objects, whatever their storage, and any other array unchanged."""
     return (
         np.array([str(item) for item in array.reshape(-1)], dtype=object).reshape(array.shape)
         if array.dtype.kind in "OSU"
@@ -125,7 +126,7 @@ def _array_difference(expected: Array, actual: Array, bound: Bound) -> tuple[str
         wrong &= finite | ~(bound.huge | (neither & bound.wild))
     if bound.slack and wrong.any() and expected.dtype.kind in "iu":
         wide_steps = np.abs(expected.astype(np.float64) - actual.astype(np.float64))
-        steps = np.abs(expected.astype(np.int64) - actual.astype(np.int64))  # far apart they wrap around
+        steps = np.abs(expected.astype(np.int64) - actual.astype(np.int64))  # distant numbers wrap around
         steps = np.where(wide_steps < 2.0**52, steps, wide_steps)
         near = steps <= (bound.slack if bound.graded is None else bound.graded)
         wrong &= ~(near & bound.encloses(actual.astype(np.float64)))

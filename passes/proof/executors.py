@@ -1,4 +1,4 @@
-"""The executors of the two models of a comparison, and the bounds of their outputs."""
+"""Create the executors of the two models of a comparison, and the bounds of their outputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Executors:
 
     Attributes:
         exact: outputs must be equal bit for bit.
-        drift: with `exact`, ignore differences of onnxruntime's own between opsets.
+        drift: with `exact`, ignore differences between onnxruntime's own kernels at two opsets.
         by_oracle: operators whose numpy oracle is the reference: then both models run node by node.
         lean: one session is open at a time.
     """
@@ -54,10 +54,10 @@ class Executors:
         return Reference(way, outputs, note and f"the original's {note}", bounds, self.lean, opening)
 
     def rewritten(self, source: Runnable, reference: Reference) -> tuple[Executor, str]:
-        """Return how the rewritten model is run: like the original, so that the same kernels and oracles compute.
+        """Return the executor of the rewritten model: like the original's, so that the same kernels and oracles run.
 
         Raises:
-            RejectedError: onnxruntime does not load it, or lacks a kernel where it had all for the original.
+            RejectedError: onnxruntime does not load it, or lacks a kernel although it has all of the original's.
         """
         if isinstance(reference.executor, Runner):
             return executor_of(source, self.limits, kernels=True, lean=self.lean)
@@ -67,10 +67,10 @@ class Executors:
         return Interpreter(source, self.limits, strict=False), note
 
     def load(self, original: Runnable, rewritten: Runnable) -> None:
-        """Open both models in onnxruntime: where they run node by node, types that do not fit are not noticed.
+        """Open both models in onnxruntime: running node by node does not detect invalid types.
 
         Raises:
-            RejectedError: onnxruntime loads the original alone.
+            RejectedError: onnxruntime loads only the original.
         """
         try:
             executor_of(original, self.limits, lean=self.lean)[0].close()
@@ -86,7 +86,7 @@ class Executors:
         return Comparison(reference, self.rewritten(rewritten, reference)[0], excluded, allowance=self.allowance)
 
     def _bounds(self, original: Runnable, rewritten: Runnable) -> Bounds | KernelDrift | None:
-        """Return what bounds the outputs of both models, or of a part of both; None: nothing may differ."""
+        """Return the bounds for both models, or for a part of both; None: no differences are accepted."""
         if self.exact:
             return KernelDrift(original, rewritten, self.limits) if self.drift else None
         unsigned = _drops_signs(original.proto, rewritten.proto)
@@ -100,7 +100,7 @@ class Executors:
 
 
 def _drops_signs(original: onnx.ModelProto, rewritten: onnx.ModelProto) -> bool:
-    """Return whether one of two models has a node that the other has not, whose kernel drops the sign of a zero."""
+    """Return whether only one of two models has a node whose kernel drops the sign of a zero."""
     before, after = (
         {node.op_type for node in ort_models.nodes(one) if traits_of(node).drops_signs} for one in (original, rewritten)
     )

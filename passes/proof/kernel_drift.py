@@ -1,11 +1,11 @@
-"""The distance between onnxruntime's own kernels on a model whose operators a conversion leaves unchanged.
+"""Measure the difference between onnxruntime's own kernels on operators that a conversion leaves unchanged.
 
 A rewrite that only moves data is compared bit for bit. Yet the same node may run in another kernel at another opset
 (Softsign of float16 at 18 and 19), or without one: the function body of Softplus of float16 overflows at 18, and the
-kernel at 17 does not (onnxruntime 1.32.0). And a whole model may round where its nodes, run one by one, do not (float16
-up to opset 17, where casts between two nodes are dropped). Where either is measured on an input, what rounding makes of
-the original bounds the outputs, and what the other opset's kernels make of the original is as right; where neither is,
-nothing may differ but the sign of a zero whose sign is not defined.
+kernel at 17 does not (onnxruntime 1.32.0). A whole model may also round differently from its nodes run one by one
+(float16 up to opset 17, where casts between two nodes are dropped). If one of these is measured on an input, the
+outputs are bounded by the original's rounding, and the original's outputs with the other opset's kernels are as right.
+Otherwise only the undefined signs of zeros may differ.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class KernelDrift:
     """The bounds of the outputs of a model whose rewrites are exact."""
 
     def __init__(self, before: Runnable, after: Runnable, limits: Limits) -> None:
-        """Keep the models; nothing is run yet."""
+        """Store the models; nothing is run yet."""
         self._before, self._after, self._limits = before, after, limits
         self._bounds = Bounds(before, limits)
 
     @property
     def coarse(self) -> int:
-        """On how many inputs nothing better was known than 8 units of the largest value."""
+        """The number of inputs for which only the bound of 8 units of the largest value was known."""
         return self._bounds.coarse
 
     def __call__(self, feeds: Feeds, outputs: Sequence[Any], enough: Enough) -> Sequence[Bound]:
@@ -53,7 +53,7 @@ class KernelDrift:
         try:
             drifting, others = self._drifting(feeds)
         except RejectedError:
-            drifting, others = self._rounding, tuple(outputs)  # it cannot be measured
+            drifting, others = self._rounding, tuple(outputs)  # rounding cannot be measured
         if not drifting:
             return self._signs
 
@@ -66,7 +66,7 @@ class KernelDrift:
 
     @functools.cached_property
     def _signs(self) -> tuple[Bound, ...]:
-        """Which outputs depend on a zero whose sign is not defined."""
+        """The outputs that depend on a zero of undefined sign."""
         lost: set[str] = set()
         graph = self._original.model.graph
         for node in graph.node:
@@ -77,9 +77,9 @@ class KernelDrift:
         return tuple(Bound(unsigned=True) if value.name in lost else EXACT for value in graph.output)
 
     def _is_chosen(self, node: onnx.NodeProto) -> bool:
-        """Return whether a node is an If that became a Where, or a Where that became something else.
+        """Return whether a node is an If that became a Where, or a Where that was replaced.
 
-        Where makes 0.0 of -0.0 (onnxruntime 1.32.0).
+        Where changes -0.0 to 0.0 (onnxruntime 1.32.0).
         """
         drops = traits_of(node).drops_signs
         if default_domain(node.domain) or not (drops or node.op_type == IF):
@@ -94,9 +94,9 @@ class KernelDrift:
         return frozenset((node.op_type, tuple(node.output)) for node in nested_nodes(self._rewritten.model.graph))
 
     def _drifting(self, feeds: Feeds) -> tuple[frozenset[str], Sequence[Any]]:
-        """Return the values of the original in which onnxruntime departs from itself on an input.
+        """Return the original's values on an input for which onnxruntime's own kernels differ.
 
-        Beside them are the outputs that the original has with the kernels of the rewritten model's opset.
+        Also return the original's outputs with the kernels of the rewritten model's opset.
 
         Raises:
             RejectedError: a model cannot be run node by node.
@@ -111,7 +111,7 @@ class KernelDrift:
         return self._rounding if departs else frozenset(), outputs
 
     def _with_other_kernels(self, feeds: Feeds) -> Mapping[str, Any]:
-        """Return the values of the original, each unchanged node run at the opset of the rewritten model.
+        """Return the original's values, with each unchanged node run at the opset of the rewritten model.
 
         Raises:
             RejectedError: a node does not run.
@@ -125,18 +125,18 @@ class KernelDrift:
 
     @functools.cached_property
     def _rounding(self) -> frozenset[str]:
-        """The values of the original that are rounded."""
+        """The rounded values of the original."""
         return frozenset(name for node in self._original.model.graph.node if not selects(node) for name in node.output)
 
     def _changes(self, node: onnx.NodeProto, twin: onnx.NodeProto | None, values: Mapping[str, Any]) -> bool:
-        """Return whether a node gives something else at the opset of the rewritten model."""
-        if twin is None:  # nodes in its subgraphs were rewritten, which leaves the others there
+        """Return whether a node's outputs differ at the opset of the rewritten model."""
+        if twin is None:  # nodes in its subgraphs were rewritten, so the other nodes there stay
             return not all(map(selects, (inner for body in subgraphs(node) for inner in nested_nodes(body))))
         found = self._rewritten.node(twin, values)
         return any(differs(values[name], value) is not None for name, value in found.items())
 
     def _departs(self, source: Runnable, way: Interpreter, feeds: Feeds) -> bool:
-        """Return whether a model as a whole, optimised or not, gives something else than its nodes one by one."""
+        """Return whether a whole model, optimized or not, differs from its nodes run one by one."""
         runner = Runner(ort_opsets.fit(source)[0], self._limits)
         expected = list(way.run(feeds))
         return any(differs(list(runner.run(feeds, optimised)), expected) is not None for optimised in (False, True))
@@ -157,9 +157,9 @@ class KernelDrift:
 
     @functools.cached_property
     def _unchanged(self) -> list[tuple[onnx.NodeProto, onnx.NodeProto | None]]:
-        """The nodes of the main graph that both models have, with the one in the rewritten model.
+        """The nodes of the main graph that both models have, paired with those of the rewritten model.
 
-        None stands for the other node where nodes in its subgraphs were rewritten.
+        The other node is None if nodes in its subgraphs were rewritten.
         """
         others = {tuple(node.output): node for node in self._rewritten.model.graph.node}
         before, after = _origins(self._original), _origins(self._rewritten)
@@ -174,13 +174,13 @@ class KernelDrift:
 
 
 def _stated(node: onnx.NodeProto, origins: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what a node computes from what, apart from its opset."""
+    """Return a node's computation and the sources of its inputs, without its opset."""
     attributes = sorted(attribute.SerializeToString(deterministic=True) for attribute in node.attribute)
     return node.domain, node.op_type, tuple(origins.get(name, name) for name in node.input), tuple(attributes)
 
 
 def _origins(model: Interpreter) -> Mapping[str, Any]:
-    """Return what values of a model are that have other names in another one: constants, and copies of others."""
+    """Return the sources of values that may be renamed in another model: constants, and copies of values."""
     found: dict[str, Any] = {name: _content(value) for name, value in model.constants.items()}
     for node in model.model.graph.node:
         if node.op_type == CONSTANT and not default_domain(node.domain):
@@ -191,7 +191,7 @@ def _origins(model: Interpreter) -> Mapping[str, Any]:
 
 
 def _content(value: Any) -> Any:
-    """Return what makes two constants the same; of large ones a digest, since they may be all that memory holds."""
+    """Return the content of a constant as a key; a digest for large ones, to save memory."""
     if not isinstance(value, np.ndarray):
         return value
     elements = tuple(value.reshape(-1)) if value.dtype == np.object_ else hashlib.sha256(value.tobytes()).digest()

@@ -1,9 +1,9 @@
-"""Nodes that onnxruntime computes wrongly: both models run them with the operators' numpy oracles instead.
+"""Find nodes that onnxruntime computes wrongly: both models run them with the operators' numpy oracles instead.
 
-Sums of products of signed and unsigned bytes are cut to 16 bits on some processors. Some operators that move slices of
-strings fill one element of each. Sums of a window that moves along an axis (LRN) are made by adding a square and
-subtracting another, which cancels beside a large one: of 1, 1, 1e5, 1, 1, 1 with a size of 3 and an alpha of 1 the last
-are infinity and NaN (1.32.0). Some kernels are wrong for some attributes.
+Sums of products of signed and unsigned bytes saturate at 16 bits on some processors. Some operators that move slices of
+strings fill only one element of each. Moving window sums (LRN) add a square and subtract another, which cancels beside
+a large one: for 1, 1, 1e5, 1, 1, 1 with a size of 3 and an alpha of 1, the last results are infinity and NaN (1.32.0).
+Some kernels are wrong for some attributes.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from opshift.passes.graph.traversal import declared_types, graph_views
 from opshift.passes.runtime import ort_models
 
 _UNSIGNED = frozenset({TensorProto.UINT8, TensorProto.FLOAT})
-"""The element types of bytes that are not signed: floats are quantized to such (DynamicQuantizeMatMul)."""
+"""The element types of unsigned factors: floats are quantized to unsigned bytes (DynamicQuantizeMatMul)."""
 
 
 def miscomputed(model: onnx.ModelProto, *, exact: bool = False) -> Counter[str]:
-    """Return the operators that onnxruntime computes wrongly, and in how many nodes of a model.
+    """Return the operators that onnxruntime computes wrongly, with the number of the model's affected nodes.
 
-    Products of bytes count where one factor is signed and the other not, or a type is not known; what drops strings
-    where a model has any. With `exact`, an operator whose oracle rounds otherwise does not: a constant that a kernel
-    made is that kernel's, bit for bit.
+    Products of bytes count if only one factor is signed, or if a type is unknown; operators that drop strings count if
+    the model has strings. With `exact`, operators whose oracles round differently do not count: folded constants are
+    the kernel's, bit for bit.
     """
     owned = [(node, traits_of(node)) for node in ort_models.nodes(model)]
     found = [
@@ -53,7 +53,7 @@ def miscomputed(model: onnx.ModelProto, *, exact: bool = False) -> Counter[str]:
 
 
 def unequal(before: onnx.ModelProto, after: onnx.ModelProto, *, exact: bool) -> frozenset[str]:
-    """Return the operators of which onnxruntime computes more nodes of one model wrongly than of the other."""
+    """Return the operators that onnxruntime computes wrongly in more nodes of one model than of the other."""
     one, other = miscomputed(before, exact=exact), miscomputed(after, exact=exact)
     return frozenset(name for name in one.keys() | other.keys() if one[name] != other[name])
 

@@ -1,4 +1,4 @@
-"""The models of a comparison: whether two are the same, and what is left of one without some of its parts."""
+"""Compare models for identity, and remove some of their parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opshift.passes.runtime.ort_models import Runnable
 
 
 def same(before: Runnable, after: Runnable) -> bool:
-    """Return whether two models of one folder are the same; large weights may have stayed in two files."""
+    """Return whether two models of one folder are identical; large weights may have stayed in two files."""
     if before.directory != after.directory:
         return False
     if before.proto == after.proto:
@@ -35,7 +35,7 @@ def same(before: Runnable, after: Runnable) -> bool:
 
 
 def with_own_names(source: Runnable) -> Runnable:
-    """Return a model whose nodes have names of their own: onnxruntime refuses others, which ONNX allows."""
+    """Return a model with unique node names: onnxruntime refuses duplicates, which ONNX permits."""
     names = [node.name for node in source.proto.graph.node if node.name]
     if len(set(names)) == len(names):
         return source
@@ -64,7 +64,7 @@ def without_initializers(source: Runnable, names: Collection[str]) -> Runnable:
 
 
 def without_outputs(source: Runnable, names: Collection[str]) -> Runnable:
-    """Return a model without these outputs, and without the nodes that serve them alone."""
+    """Return a model without these outputs, and without the nodes that only they need."""
     proto = onnx.ModelProto()
     proto.CopyFrom(source.proto)
     graph = proto.graph
@@ -82,7 +82,7 @@ def without_outputs(source: Runnable, names: Collection[str]) -> Runnable:
 
 
 def weights(source: Runnable) -> int:
-    """Return about how many bytes the weights of a model have, those on disk included."""
+    """Return the approximate size of a model's weights in bytes, including those on disk."""
     return sum(
         math.prod(tensor.dims) * max(1, generator.np_dtype(tensor.data_type).itemsize)
         for tensor in source.proto.graph.initializer
@@ -90,16 +90,16 @@ def weights(source: Runnable) -> int:
 
 
 def departing_operators(model: onnx.ModelProto) -> frozenset[str]:
-    """Return the operators of a model whose text and whose onnxruntime differ."""
+    """Return the operators of a model for which onnxruntime differs from the specification."""
     named = {node.op_type for node in ort_models.nodes(model) if node.domain in ("", "ai.onnx")}
     known = (operator for name in sorted(named) if (operator := operator_for("", name)))
     return frozenset(operator.name for operator in known if any(version.spec for version in operator.versions))
 
 
 def unchecked_operators(model: onnx.ModelProto) -> frozenset[str]:
-    """Return the operators that onnxruntime runs on more than their texts allow.
+    """Return the operators that onnxruntime runs on inputs that their specifications exclude.
 
-    It runs them by ONNX's function body, or a kernel does not look at what does not fit.
+    It runs them by ONNX's function body, or a kernel does not check its inputs.
     """
     names = {node.op_type for node in ort_models.nodes(model) if node.domain in ("", "ai.onnx")}
     version = ort_models.opset(model)

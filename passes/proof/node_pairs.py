@@ -1,6 +1,6 @@
-"""Compare each lowered node with its original, both as models of their own.
+"""Compare each lowered node with its original, both as separate models.
 
-Random values fed to a whole model hardly ever reach the corners of a node in its middle.
+Random inputs of a whole model rarely reach the edge cases of its inner nodes.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from opshift.passes.runtime.ort_models import Feeds, RejectedError, RejectionKin
 from opshift.passes.runtime.ort_session import Runner
 
 Shown = Callable[[onnx.ModelProto, onnx.ModelProto, Mismatch, bool], str]
-"""Is told of two small models that differ, and whether bit for bit, and returns the command that shows it."""
+"""Receives two small differing models, and whether they must be bit-identical; returns a command that reproduces it."""
 
-_TYPES = 5  # element types tried where the type is not known
+_TYPES = 5  # maximum number of element types that are tried for an unknown one
 
 ENOUGH = 5
-"""Comparisons of nodes that find a difference, after which no other node is compared."""
+"""The number of comparisons with a difference after which no further nodes are compared."""
 
 
 def compare_pairs(
@@ -69,12 +69,11 @@ def compare_pairs(
     progress: Progress | None = None,
     shown: Shown = lambda original, rewritten, mismatch, exact: "",
 ) -> tuple[Check, ...]:
-    """Compare each pair; those that differ in names alone are compared once and share the verdict.
+    """Compare each pair; pairs that differ only in names are compared once and share the verdict.
 
-    The first pair of a kind has a larger part of the effort than others that differ from it in their weights alone, and
-    the first of an operator than its further kinds: the n-th has an n-th.
-    `allowance` tells the effort and its end; None: normal effort. After ENOUGH comparisons that found a difference the
-    nodes that are left are not compared.
+    The first pair gets a larger share of the effort than others that differ only in their weights. Distinct pairs of
+    one operator get decreasing shares: the n-th gets an n-th. `allowance` is the effort and its end; None: normal
+    effort. After ENOUGH comparisons with a difference, the other nodes are not compared.
 
     Raises:
         UsageError: onnxruntime is not installed.
@@ -121,7 +120,7 @@ class PairComparison:
     shown: Shown
 
     def check(self) -> Check:
-        """Compare the pair, for a few element types where they are not known."""
+        """Compare the pair, for a few element types if they are unknown."""
         pair = self.pair
         if random_outputs(pair.original):
             return Check(pair.node, pair.operator, Verdict.UNCHECKED, "it draws random numbers", "", 0)
@@ -165,10 +164,10 @@ class PairComparison:
         )
 
     def _typed(self, pair: Pair, again: bool) -> Check:
-        """Compare a pair whose element types are all set; `again` says that it was equal for others, and tries less.
+        """Compare a pair whose element types are all set; `again` uses fewer inputs after success with other types.
 
         Raises:
-            UntestableError: no inputs can be made.
+            UntestableError: no inputs can be generated.
         """
 
         def unchecked(reason: str) -> Check:
@@ -198,7 +197,7 @@ class PairComparison:
             and pair.oracle
             and isinstance(reference.executor, ShapeCheckedRunner)
         ):
-            # Mod-28 of floats with fmod 0 loads as Mod-13, and is then run on nothing (onnxruntime 1.31.1).
+            # Mod-28 of floats with fmod 0 loads as Mod-13, but then runs on no input (onnxruntime 1.31.1).
             note = f"onnxruntime runs the original on no input: {trials.rejection}"
             reference = Reference(
                 OracleExecutor(pair, pair.oracle, self.limits), reference.outputs, note, reference.bounds
@@ -231,7 +230,7 @@ class PairComparison:
             return Check(pair.node, pair.operator, verdict, reason, name, count, shown, dict(classes or {}), total)
 
         try:
-            # What ran in onnxruntime must run there still.
+            # If the original ran in onnxruntime, the replacement must run too.
             trusted = isinstance(reference.executor, ShapeCheckedRunner)
             rewritten, relabelled = self._executor(pair.rewritten, trials.accepted[0][0], kernels=trusted)
             undefined = functools.partial(undefined_outputs, pair, self.limits)
@@ -252,7 +251,7 @@ class PairComparison:
         if mismatch is None:
             return check(Verdict.EQUAL, notes, None, classes)
         if ran and reference.executor.name == ORACLE and isinstance(mismatch.difference.actual, str):
-            # onnxruntime loads the original, and runs neither of the two on what was drawn.
+            # onnxruntime loads the original, but runs neither of the two on the drawn inputs.
             return check(Verdict.UNCHECKED, sentence(mismatch.reason, notes))
         mismatch = comparison.shrunk(mismatch, specs, 400 if trials.largest < 100_000 else 40)
         command = self.shown(pair.original, pair.rewritten, mismatch, pair.exact)
@@ -260,9 +259,9 @@ class PairComparison:
         return check(Verdict.DIFFERENT, sentence(mismatch.reason, notes), example, classes)
 
     def _executor(self, rewritten: onnx.ModelProto, feeds: Feeds, *, kernels: bool) -> tuple[Executor, str]:
-        """Return how the replacement is run; `feeds` show whether its kernels run: GRU of double loads, and does not.
+        """Return the executor of the replacement; `feeds` test whether its kernels run: GRU of double only loads.
 
-        What did not run in onnxruntime before need not after.
+        If the original did not run in onnxruntime, the replacement need not either.
         """
         way, note = executor_of(Runnable(rewritten), self.limits, kernels=kernels)
         if not kernels and isinstance(way, Runner):
@@ -271,7 +270,7 @@ class PairComparison:
                 way.close()
                 way, note = Interpreter(Runnable(rewritten), self.limits), f"nodes were run one by one, since {tried}"
         if faults := miscomputed(rewritten):
-            way.close()  # it was opened to see that it loads: node by node, types that do not fit are not noticed
+            way.close()  # it was opened to check that it loads: running node by node does not detect invalid types
             return Interpreter(Runnable(rewritten), self.limits, frozenset(faults), strict=False), ""
         return way, note
 
@@ -284,24 +283,24 @@ class PairComparison:
         long: Sequence[Mapping[str, Shape]],
         count: int,
     ) -> Trials:
-        """Return inputs that the original accepts; where patterns of sizes find none, sizes are searched."""
+        """Return inputs that the original accepts; if patterns of sizes find none, sizes are searched."""
         shapes = generator.sizes(draft.specs, whole=False)
         budget = Budget(100, count, elements=400_000, rejections=2000)
         pace = self.allowance.pace(reference.opening)
         trials = find_trials(draft, values, reference.plain_all, shapes, lambda base: long, budget, pace=pace)
         if trials.accepted or trials.fatal:
             return trials
-        # Patterns of sizes alone find no depth of one element beside two values.
+        # Patterns of sizes alone never combine a depth of one element with two values.
         known = hints(summary(pair.original))
         search, repair = Budget(shapes=20, inputs=50, elements=400_000, rejections=500), repairer(draft.specs, known)
         found = find_trials(draft, values, reference.plain_all, (), lambda base: (), search, repair, pace)
         return found if found.accepted else trials
 
     def _reference(self, pair: Pair) -> Reference:
-        """Return what judges a pair.
+        """Return the reference of a pair.
 
         Raises:
-            RejectedError: onnxruntime does not load the original, and went beyond a limit or ended.
+            RejectedError: onnxruntime does not load the original, and exceeded a limit or crashed.
         """
         outputs = tuple(value.name for value in pair.original.graph.output)
         original = Runnable(pair.original)
@@ -346,14 +345,14 @@ _MISSING = "onnxruntime has no kernel for the replacement"
 
 
 def failed(error: Exception) -> str:
-    """Return the reason for a comparison that opshift could not make: a model must not end the program."""
+    """Return the reason for a failed comparison: a model must not end the program."""
     return (
         f"opshift failed while it compared, please report this ({type(error).__name__}: {printable(str(error), 200)})"
     )
 
 
 def _shared(check: Check, pair: Pair, names: Mapping[str, str]) -> Check:
-    """Return the verdict on an equal pair as one on this pair; `names` maps its names to this pair's."""
+    """Return the check of an equal pair as a check of this pair; `names` maps its names to this pair's."""
     shown = check.counterexample
     if shown is not None:
         values = {names.get(name, name): value for name, value in shown.inputs.items()}

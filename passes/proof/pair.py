@@ -1,4 +1,4 @@
-"""A lowered node beside its replacement."""
+"""Hold a lowered node and its replacement."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ Adversarial = Callable[[Rng, Feeds], Feeds]
 
 @dataclass(frozen=True)
 class Pair:
-    """A lowered node as a model of its own, and its replacement as one.
+    """A lowered node and its replacement, each as a separate model.
 
     Attributes:
-        node: the node's path, for people.
+        node: the node's path, for users.
         operator: such as `Hardmax-13`.
-        original: a model of that one node. Graph inputs are typed as far as is known: the element type may be
-            UNDEFINED, the shape absent (unknown rank) or partly symbolic; constants are initializers.
+        original: a model of that one node. Graph inputs have the known types: the element type may be UNDEFINED, the
+            shape absent (unknown rank) or partly symbolic; constants are initializers.
         rewritten: the replacement, with the same inputs and outputs, at any opset.
-        oracle: the operator's meaning in numpy: from values by input name, the constants among them, to values by
-            output name, within limits. It judges where onnxruntime has no kernel for the original, and always under
+        oracle: the operator's meaning in numpy: from values by input name, including constants, to values by output
+            name, within limits. It is the reference if onnxruntime has no kernel for the original, and always under
             "spec". It raises RejectedError, ValueError, IndexError or TypeError for inputs that the operator does not
             accept.
         adversarial: the operator's own inputs: from a generator and a draft of all values, returns adversarial values
-            for this operator. The constants are among them, as read-only arrays: they stay as they are. None: the
-            generic draft is fed.
-        exclude_nan: the result on NaN is not defined, or not kept: none is fed.
+            for this operator. Constants are included as read-only arrays, and must not change. None: the generic draft
+            is fed.
+        exclude_nan: the result on NaN is undefined, or not preserved: no NaN is fed.
         finite: the same for the infinities.
         whole: the same for floats that are not whole numbers, in the first input.
-        exact: equal is bit for bit, but for what onnxruntime departs from itself by (drift.py); otherwise within what
-            rounding alone makes of the original (rounding.py).
-        longest: no dim that is longer is fed: the replacement needs memory that grows with its square.
-        approximate: the replacement is off by as much as the operator's traits and `approximate` allow.
+        exact: outputs must be bit-identical, apart from differences between onnxruntime's own kernels
+            (kernel_drift.py); otherwise within the original's own rounding (tolerance.py).
+        longest: the maximum dim that is fed: the replacement needs memory that grows with its square.
+        approximate: the replacement's error is permitted by the operator's traits and `approximate`.
     """
 
     node: str

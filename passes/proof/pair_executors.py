@@ -1,4 +1,4 @@
-"""The ways to run a node that stands alone: in onnxruntime, node by node, or by its numpy oracle."""
+"""Run a single node: in onnxruntime, node by node, or by its numpy oracle."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ ORACLE = "numpy oracle"
 
 
 def executor_of(source: Runnable, limits: Limits, *, kernels: bool = False, lean: bool = False) -> tuple[Executor, str]:
-    """Return a way to run a model, and what is to be said about it: in onnxruntime, else node by node.
+    """Return an executor of a model and a note on it: in onnxruntime, otherwise node by node.
 
     Raises:
-        RejectedError: onnxruntime does not load the model, for another reason than that it lacks an opset or, unless it
-            must have all `kernels`, a kernel.
+        RejectedError: onnxruntime does not load the model, for another reason than a missing opset or, unless it must
+            have all `kernels`, a missing kernel.
     """
     try:
         fitting, note = ort_opsets.fit(source)
         runner = Runner(fitting, limits, lean=lean)
         runner.open(optimised=False)
     except RejectedError as error:
-        lacking = (RejectionKind.TOO_NEW,) if kernels else (RejectionKind.TOO_NEW, RejectionKind.MISSING_KERNEL)
-        if error.why not in lacking and not _complex(source.proto):
+        missing = (RejectionKind.TOO_NEW,) if kernels else (RejectionKind.TOO_NEW, RejectionKind.MISSING_KERNEL)
+        if error.why not in missing and not _complex(source.proto):
             raise
         return Interpreter(source, limits), f"nodes were run one by one, since {error}"
     return runner, note
 
 
 def _complex(model: onnx.ModelProto) -> bool:
-    """Return whether a model has complex inputs or constants, of which onnxruntime has none."""
+    """Return whether a model has complex inputs or constants, which onnxruntime does not support."""
     types = {value.type.tensor_type.elem_type for value in model.graph.input}
     types |= {tensor.data_type for tensor in model.graph.initializer}
     return bool(types & {onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128})
 
 
 class OracleExecutor:
-    """An executor that asks a node's oracle."""
+    """An executor that runs a node's oracle."""
 
     name = ORACLE
     modes = (False,)
 
     def __init__(self, pair: Pair, oracle: Oracle, limits: Limits) -> None:
-        """Keep the oracle of a pair."""
+        """Store the oracle of a pair."""
         self._oracle = oracle
         self._limits = limits
         self._outputs = [value.name for value in pair.original.graph.output]
         self._constants = constants_of(pair.original)
 
     def run(self, feeds: Feeds, optimised: bool) -> Outputs:
-        """Return the node's meaning in numpy."""
+        """Return the outputs of the node's oracle."""
         try:
             with np.errstate(all="ignore"):
                 result = self._oracle({**self._constants, **feeds}, self._limits)
@@ -72,28 +72,29 @@ class OracleExecutor:
         return tuple(np.asarray(result[output]) for output in self._outputs)
 
     def run_all(self, batch: Sequence[Feeds], optimised: bool) -> list[Outputs | RejectedError]:
-        """Return the meaning for each."""
+        """Return the outputs for each input."""
         return [ort_models.result_or_rejection(self.run, feeds, optimised) for feeds in batch]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class ShapeCheckedRunner:
-    """onnxruntime, but for empty inputs on which the shapes that it gives contradict onnx's inference.
+    """An executor that runs onnxruntime, and checks its output shapes on empty inputs with onnx's inference.
 
-    Scalars are asked of the oracle too: onnxruntime takes axis 1 of one.
+    Scalars are checked by the oracle too: onnxruntime accepts axis 1 of a scalar.
 
-    Some of its kernels are wrong there (ArgMax of shape [0, 2] over axis -1 gives [0, 2]). The oracle takes over; where
-    there is none the input is rejected. So is one that they accept and onnx does not (axis 1 of shape [0]), or that the
-    oracle does not (the maximum of an empty row, where there are no rows). What runs by ONNX's function body is asked
-    of the oracle on every input: a body of Reshape and the like runs on shapes that the operator's text excludes.
+    Some of its kernels are wrong for empty inputs (ArgMax of shape [0, 2] over axis -1 returns [0, 2]). The oracle then
+    computes the outputs; without an oracle, the input is rejected. Inputs that only the kernels accept are also
+    rejected: onnx rejects axis 1 of shape [0], and an oracle the maximum of an empty row, even without rows. The oracle
+    checks every input of an operator that runs by ONNX's function body: a body of Reshape and the like accepts shapes
+    that the specification excludes.
     """
 
     modes = (False, True)
 
     def __init__(self, pair: Pair, runner: Runner, limits: Limits) -> None:
-        """Keep how the original of a pair is run."""
+        """Store the runner of a pair's original."""
         self.name = runner.name
         self._runner = runner
         self._model = pair.original
@@ -104,11 +105,11 @@ class ShapeCheckedRunner:
         self._by_body = not foreign and kernels.runs_by_body(node.op_type, ort_models.opset(pair.original))
 
     def run(self, feeds: Feeds, optimised: bool) -> Outputs:
-        """Return what is right."""
+        """Return the correct outputs."""
         return self._checked(feeds, self._runner.run(feeds, optimised))
 
     def run_all(self, batch: Sequence[Feeds], optimised: bool) -> list[Outputs | RejectedError]:
-        """Return what is right for each."""
+        """Return the correct outputs for each input."""
         found = self._runner.run_all(batch, optimised)
         return [
             one if isinstance(one, RejectedError) else ort_models.result_or_rejection(self._checked, feeds, one)
@@ -130,7 +131,7 @@ class ShapeCheckedRunner:
         by_oracle = self._oracle.run(feeds, False)
         if full:
             return outputs
-        # Of sums of no products onnxruntime 1.32.0 leaves what memory holds (MatMulInteger); integers are exact.
+        # onnxruntime 1.32.0 leaves empty sums of products uninitialized (MatMulInteger); integers are exact.
         exact = all(one.dtype.kind in "iu" for one in by_oracle)
         return by_oracle if wrong or exact else outputs
 
@@ -138,9 +139,9 @@ class ShapeCheckedRunner:
 def undefined_outputs(pair: Pair, limits: Limits, feeds: Feeds, optimised: bool) -> frozenset[str]:
     """Return the outputs that do not count on an input.
 
-    All do not where the node cannot compute with its integers, or where its oracle says that the text excludes them:
-    Einsum of onnxruntime 1.32.0 repeats an axis of size 1 for a letter of another size. Nor where onnxruntime 1.32.0
-    ends the process: on recurrent operators of no batch, which a form that it does not run may be rewritten to.
+    No output counts if integers overflow in the node, or if its oracle excludes the input: Einsum of onnxruntime 1.32.0
+    repeats an axis of size 1 for a letter of another size. The same holds if onnxruntime 1.32.0 crashes: on recurrent
+    operators without a batch, to which a form that it does not run may be rewritten.
     """
     node, values = pair.original.graph.node[0], {**constants_of(pair.original), **feeds}
     read = [values.get(name) for name in node.input]

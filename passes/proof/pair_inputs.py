@@ -1,4 +1,4 @@
-"""The inputs of a node that stands alone."""
+"""Draw the inputs of a single node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opshift.passes.runtime.ort_models import Feeds
 
 
 def draft_of(pair: Pair) -> Draft:
-    """Return how the inputs of a pair are drawn."""
+    """Return the rules for drawing the inputs of a pair."""
     divides = generator.divides(pair.original) or generator.divides(pair.rewritten)
     allowed = generator.Allowed(nan=not pair.exclude_nan, infinite=not pair.finite, least=not divides)
     reshaped = any(traits_of(node).reshapes for node in pair.original.graph.node)
@@ -32,10 +32,10 @@ def draft_of(pair: Pair) -> Draft:
 
 
 def values_of(draft: Draft, pair: Pair, rng: Rng, complaints: list[str]) -> Values:
-    """Return what makes the inputs of a pair: the generic draft, changed by the operator's own say.
+    """Return the function that generates a pair's inputs: the generic draft, modified by the operator.
 
-    Where that fails the draft is fed, and why is added to `complaints`: among the ranks that are tried for an unknown
-    one are some that make no sense for the operator.
+    If the modification fails, the draft is fed, and the reason is added to `complaints`: some of the ranks tried for an
+    unknown one are invalid for the operator.
     """
     constants = constants_of(pair.original)
     first = next(iter(pair.original.graph.node[0].input), "")
@@ -60,7 +60,7 @@ def values_of(draft: Draft, pair: Pair, rng: Rng, complaints: list[str]) -> Valu
 
 
 def typed(model: onnx.ModelProto, types: Mapping[str, int]) -> onnx.ModelProto:
-    """Return a copy in which these inputs have these element types, and values of unknown type none at all."""
+    """Return a copy with these element types of inputs, and without declared types of untyped values."""
     if not types:
         return model
     typed = onnx.ModelProto()
@@ -69,7 +69,7 @@ def typed(model: onnx.ModelProto, types: Mapping[str, int]) -> onnx.ModelProto:
         if value.name in types:
             value.type.tensor_type.elem_type = types[value.name]
     for value in typed.graph.output:
-        # onnxruntime infers the type of an output that has none, and rejects UNDEFINED.
+        # onnxruntime infers the type of an output without one, and rejects UNDEFINED.
         if value.type.HasField("tensor_type") and not value.type.tensor_type.elem_type:
             value.ClearField("type")
     kept = [value for value in typed.graph.value_info if value.type.tensor_type.elem_type]

@@ -19,10 +19,10 @@ from opshift.passes.runtime.ort_models import Runnable
 
 
 def refuse_used(directory: Path) -> None:
-    """Refuse a directory that holds anything, which might be overwritten or read as a part of the example.
+    """Refuse a directory with contents, which might be overwritten or read as a part of the example.
 
     Raises:
-        UsageError: it holds a file, cannot be looked into, or is none.
+        UsageError: it has contents, cannot be read, or is not a directory.
     """
     try:
         if directory.exists():
@@ -42,11 +42,11 @@ def write(
 ) -> str:
     """Write original.onnx, rewritten.onnx and test_data_set_0, and return the command that compares them.
 
-    What the data set has as output is what the original computes. `options` are further ones of the command, without
-    which it might not show the difference.
+    The outputs in the data set are the original's. `options` are further options of the command, without which it might
+    not show the difference.
 
     Raises:
-        UsageError: the directory holds something, or cannot be written to.
+        UsageError: the directory has contents, or cannot be written to.
     """
     refuse_used(directory)
     try:
@@ -81,7 +81,7 @@ def verify_command(
     inputs: object,
     options: Sequence[str],
 ) -> str:
-    """Return the command that shows the difference of two files again; empty if one is no file."""
+    """Return the command that reproduces the difference of two files; empty if one is not a file."""
     if not before.named or not after.named:
         return ""
     parts = ["opshift", "verify", before.named, after.named, "--seed", str(seed)]
@@ -94,7 +94,7 @@ def verify_command(
 
 @dataclass
 class Reproduction:
-    """The command that shows a difference again; writes the first one down if that is asked for."""
+    """The command that reproduces a difference; the first difference is written to files if requested."""
 
     directory: str | os.PathLike[str] | None
     command: str
@@ -124,5 +124,5 @@ def _unwritable(directory: Path, error: Exception) -> UsageError:
 
 
 def _bare(path: str | Path) -> str:
-    """Return a path as it may be printed, without quotation marks."""
+    """Return a path in printable form, without quotation marks."""
     return shown_path(path)[1:-1]

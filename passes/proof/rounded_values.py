@@ -1,7 +1,7 @@
-"""Models whose narrow floats are rounded in onnxruntime, as they are where a runtime computes in them.
+"""Make onnxruntime round narrow floats, as a runtime does that computes in them.
 
 onnxruntime 1.32.0 has few kernels for float16 on the CPU: it computes in float between Casts, and drops a Cast to
-float16 before a Cast to float, whatever the optimization level. An Identity between the two keeps them apart.
+float16 before a Cast to float, whatever the optimization level. An Identity between the two Casts prevents this.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _round(graph: onnx.GraphProto, narrow: Collection[str], names: Names) -> Non
 
 
 _IDENTITY_OF_ALL = 13
-"""The opset from which on Identity accepts bfloat16."""
+"""The first opset whose Identity accepts bfloat16."""
 
 
 def _types(node: onnx.NodeProto) -> set[int]:

@@ -1,4 +1,4 @@
-"""The smallest input on which something still fails: fewer elements, then simpler values."""
+"""Shrink an input that still fails: fewer elements, then simpler values."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime.ort_models import Array, Feeds
 
 T = TypeVar("T")
-_SIMPLIFIED = 64  # elements that are not zero, up to which each is made simpler
+_SIMPLIFIED = 64  # maximum number of nonzero elements that are simplified one by one
 
 
 def shrink(
     specs: Sequence[Spec], feeds: Feeds, found: T, fails: Callable[[Feeds], T | None], attempts: int
 ) -> tuple[Feeds, T]:
-    """Return a smaller input on which `fails` still finds something, and what it finds.
+    """Return a smaller input on which `fails` still finds a failure, and the failure.
 
-    Free dims are cut, sequences shortened, values set to zero and those that are left to small whole numbers, in at
-    most so many attempts.
+    Dynamic dims and sequences are shortened, values are set to zero, and the others to small whole numbers, in at most
+    `attempts` attempts.
     """
     left = attempts
 
     def keep(candidate: Feeds) -> bool:
-        """Go on with a candidate if it fails too."""
+        """Continue with a candidate if it fails too."""
         nonlocal feeds, found, left
         left -= 1
         still = fails(candidate) if left >= 0 else None
@@ -35,7 +35,7 @@ def shrink(
         return still is not None
 
     def clear(name: str, start: int, stop: int) -> None:
-        """Set as much of a stretch of the flat elements to zero as can be."""
+        """Set as many elements of a flat range to zero as possible."""
         if left <= 0 or _is_zero(feeds[name].reshape(-1)[start:stop]):
             return
         if keep({**feeds, name: _with(feeds[name], slice(start, stop), _zero(feeds[name]))}) or stop - start == 1:
@@ -59,7 +59,7 @@ def shrink(
 
 
 def _cuts(specs: Sequence[Spec], feeds: Feeds) -> Iterator[Feeds]:
-    """Yield the feeds with one free dim cut to one element, to its first half or its last; or a sequence shorter."""
+    """Yield the feeds with one dynamic dim cut to one element, to its first half or its last; or a shorter sequence."""
     axes: dict[str, dict[str, list[int]]] = {}
     for spec in specs:
         array = feeds[spec.name]
@@ -82,7 +82,7 @@ def _cuts(specs: Sequence[Spec], feeds: Feeds) -> Iterator[Feeds]:
 
 
 def _cut(feeds: Feeds, places: Mapping[str, Sequence[int]], size: int, part: slice) -> Feeds:
-    """Return copies of the arrays, cut along those of the axes that have this size."""
+    """Return copies of the arrays, cut along the axes with this size."""
 
     def cut(array: Array, axes: Iterable[int]) -> Array:
         picks = tuple(
@@ -118,7 +118,7 @@ def _simpler(value: Any) -> Iterator[Any]:
 
 
 def _with(array: Array, place: Any, value: Any) -> Array:
-    """Return a copy in which a stretch of the flat elements has this value."""
+    """Return a copy with this value in a range of the flat elements."""
     copy = array.copy(order="C")
     copy.reshape(-1)[place] = value
     return copy

@@ -41,7 +41,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _kind(kind: onnx.TypeProto) -> str:
-    """Return a type without its shape, such as seq(tensor(float)); empty where it is not known."""
+    """Return a type without its shape, such as seq(tensor(float)); empty if unknown."""
     which = kind.WhichOneof("value")
     if which in ("tensor_type", "sparse_tensor_type"):
         element = getattr(kind, which).elem_type
@@ -65,11 +65,12 @@ def _fits(shape: Shape, declared: tuple[Dim, ...]) -> bool:
 def contradiction(
     model: onnx.ModelProto, feeds: Feeds, values: Mapping[str, Any], *, strict: bool = False, everywhere: bool = False
 ) -> str:
-    """Return how the shape of a value contradicts what onnx infers from these inputs; empty if none does.
+    """Return how the shape of a value contradicts onnx's inference for these inputs; empty if none does.
 
-    So does one that the body of a Loop, a Scan or a SequenceMap declares otherwise, by which onnxruntime plans memory,
-    and with `strict` an output of another rank than the model declares, which onnxruntime only warns of. onnx is asked
-    where something is empty only, since that is where onnxruntime's kernels were seen to be wrong, or `everywhere`.
+    A shape that differs from the declaration in the body of a Loop, a Scan or a SequenceMap is a contradiction too,
+    because onnxruntime plans memory by it. With `strict`, so is an output of another rank than the model declares, for
+    which onnxruntime only warns. onnx is run only if a value is empty, where kernels of onnxruntime are known to be
+    wrong, or `everywhere`.
 
     Raises:
         RejectedError: with `strict`, onnx infers that the model does not accept these inputs.
@@ -105,7 +106,7 @@ def contradiction(
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
         if strict and isinstance(error, onnx.shape_inference.InferenceError):
             raise RejectedError(f"onnx: {error}") from error
-        return ""  # a model that is too large to infer contradicts nothing
+        return ""  # no contradiction can be found for a model that is too large to infer
     for value in (*inferred.output, *inferred.value_info):
         array = arrays.get(value.name)
         if array is None or not value.type.tensor_type.HasField("shape"):

@@ -1,12 +1,12 @@
-"""How far rounding alone takes the outputs of a model, as a bound for another order of the same arithmetic.
+"""Bound the rounding error of a model's outputs, for comparisons with another order of the same arithmetic.
 
-The model runs node by node in the next wider type (float as double, float16 and bfloat16 as float). What only moves,
-selects and compares gets no bound at all, nor does arithmetic on small whole numbers, which is exact in any order. For
-the rest the wide run is repeated with every value that is read perturbed by one unit of rounding, up or down (Monte
-Carlo arithmetic, Parker 1997): another order of summation is such a perturbation, in long sums of more than one unit.
-The bound is 8 times the largest distance from the wide run, of the narrow run and of the perturbed ones, and at least 8
-times half a unit of the largest result: where there are few results, the narrow run may happen to be right. The steps
-are in `rounding/`.
+The model runs node by node in the next wider type (float as double, float16 and bfloat16 as float). Values that are
+only moved, selected or compared must be equal, as must results of arithmetic on small whole numbers, which is exact in
+any order. For other values, the wide run is repeated with every read value perturbed by one unit of rounding, up or
+down (Monte Carlo arithmetic, Parker 1997): another order of summation is such a perturbation, in long sums of more than
+one unit. The bound is 8 times the largest distance of the narrow run and the perturbed runs from the wide run, and at
+least 8 times half a unit of the largest result: with few results, the narrow run may be right by chance. The steps are
+in `rounding/`.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from opshift.passes.proof.rounding.wide_run import WideModel
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 
 _MORE_RUNS = 16
-_KEPT = 8  # ways through a model
+_KEPT = 8  # maximum number of cached paths through a model
 
 
 class Rounding:
     """The bounds of a model's outputs, input by input."""
 
     def __init__(self, source: Runnable, limits: Limits, *, approximate: bool = False) -> None:
-        """Keep the model; nothing is run yet. With `approximate`, operators that have an approximation may be off."""
+        """Store the model; nothing is run yet. With `approximate`, the error of approximations is accepted."""
         self._source, self._limits = source, limits
         self._model = WideModel(source, limits)
         self._approximate = approximate
@@ -56,10 +56,10 @@ class Rounding:
     def bounds(
         self, feeds: Feeds, outputs: Sequence[Any], inexact: Collection[str] = (), enough: Enough = lambda found: False
     ) -> tuple[Bound, ...]:
-        """Return the bound of each output, given the outputs that the narrow model has on this input.
+        """Return the bound of each output, given the narrow model's outputs on this input.
 
-        `inexact` names values that other kernels round, even where this model's kernels are exact. Bounds without the
-        perturbed runs, which only widen them, are returned where they are `enough`.
+        `inexact` are values that other kernels round, even if this model's kernels are exact. Bounds without the
+        perturbed runs, which only widen them, are returned if they are `enough`.
 
         Raises:
             RejectedError: the model cannot be run node by node.
@@ -82,15 +82,14 @@ class Rounding:
         ordinary = Perturbation(first, plain, marked, overflows, approximate=self._approximate)
 
         def perturbed(turn: int, seed: int) -> Mapping[str, Any]:
-            """Return the outputs of a perturbed run alone, since the values on the way take much room."""
+            """Return only the outputs of a perturbed run, because its inner values need much memory."""
             values = model.run(feeds, plain, inexact, replace(ordinary, turn=turn, seed=seed)).values
             return {name: values[name] for name in model.outputs}
 
         runs += [perturbed(turn, 0) for turn in range(RUNS)]
         bounds = found(runs)
         if not enough(bounds):
-            # What rounds the few elements of one size may have been small by chance, and numbers that cancel each
-            # other may have been moved alike.
+            # The few elements of one size may have small errors by chance, and cancelling numbers may have moved alike.
             turns = (2, 0, 2, 0, 2, 0, RUNS - 1, 0)
             runs += [perturbed(turns[seed % 8], seed) for seed in range(1, _MORE_RUNS)]
             bounds = found(runs)
@@ -101,19 +100,19 @@ class Rounding:
     def _inside(
         self, feeds: Feeds, plain: Mapping[str, Any], outputs: Sequence[Any], inexact: Collection[str], enough: Enough
     ) -> tuple[Bound, ...]:
-        """Return the bounds with all iterations in place of Loops and Scans, nothing where there are none.
+        """Return the bounds with unrolled Loops and Scans; empty if there are none.
 
-        What inner nodes compute is perturbed as well, which takes as much longer as there are iterations.
+        Results of inner nodes are perturbed as well, which multiplies the time by the number of iterations.
         """
         if not (taken := self._paths.iterations(plain)):
             return ()
         try:
             return self._along(taken, plain).bounds(feeds, outputs, inexact, enough)
-        except RejectedError:  # no kernel puts results of an element type together, say
+        except RejectedError:  # for example, no kernel concatenates results of an element type
             return ()
 
     def _along(self, taken: Path, values: Mapping[str, Any]) -> Rounding:
-        """Return the same model with what its Ifs, Loops and Scans run in place of these."""
+        """Return the same model with the executed nodes in place of its Ifs, Loops and Scans."""
         if taken not in self._by_path:
             if len(self._by_path) == _KEPT:
                 self._by_path.clear()
@@ -128,7 +127,7 @@ class Rounding:
         exact: Mapping[str, bool],
         marked: Mapping[str, Bound],
     ) -> tuple[Bound, ...]:
-        """Return the bound of each output, by the unperturbed run and what others there are."""
+        """Return the bound of each output from the unperturbed run and the other runs."""
         normalizes = any(Trait.NORMALIZES in float_traits(node.node) for node in self._model.nodes)
         found = []
         for name, value in zip(self._model.outputs, outputs, strict=True):
@@ -151,9 +150,9 @@ class Rounding:
         return tuple(found)
 
     def coarse(self, feeds: Feeds, outputs: Sequence[Any]) -> list[Bound]:
-        """Return 8 units of the largest value of each output, where the values between are not known.
+        """Return 8 units of the largest value of each output, if the inner values are unknown.
 
-        What rounded angles cost is added (`Traits.rounds_angles`).
+        The error of rounded angles is added (`Traits.rounds_angles`).
         """
         model = self._model
         between = dict.fromkeys(name for node in model.nodes for name in node.node.output)
@@ -173,7 +172,7 @@ class Rounding:
 
 
 def _length_times_sum(rows: Any) -> float:
-    """Return the length of the rows behind the first axis, times the largest sum of one; 0 where they are not known."""
+    """Return the length of the rows after the first axis, times the largest sum of one; 0 if unknown."""
     if not isinstance(rows, np.ndarray) or not rows.size:
         return 0.0
     sizes = np.abs(rows.astype(np.float64)).reshape(len(rows), -1)
@@ -181,7 +180,7 @@ def _length_times_sum(rows: Any) -> float:
 
 
 class Bounds:
-    """The bounds of a model's outputs; 8 units of the largest value where it cannot be run node by node."""
+    """The bounds of a model's outputs; 8 units of the largest value if it cannot be run node by node."""
 
     def __init__(
         self,
@@ -192,17 +191,17 @@ class Bounds:
         unsigned: bool = False,
         approximate: bool = False,
     ) -> None:
-        """Keep the model; without `kernels`, its outputs are an oracle's, and 8 units of the largest are added.
+        """Store the model; without `kernels`, an oracle computes its outputs, and 8 units of the largest are added.
 
-        An oracle rounds once, and a kernel's Tanh or Exp is a few units off on whole numbers too. With `unsigned`, the
-        sign of a zero does not count: a kernel of the rewritten model drops it. With `approximate`, operators that have
-        an approximation may be off by as much as that.
+        An oracle rounds once, and a kernel's Tanh or Exp has an error of a few units even on whole numbers. With
+        `unsigned`, the sign of a zero does not count: a kernel of the rewritten model drops it. With `approximate`, the
+        error of approximations is accepted.
         """
         self._unsigned = unsigned
         self._rounding = Rounding(source, limits, approximate=approximate)
         self._kernels = kernels
         self.coarse = 0
-        """On how many inputs nothing better was known."""
+        """The number of inputs without a better bound."""
 
     def __call__(
         self, feeds: Feeds, outputs: Sequence[Any], enough: Enough, inexact: Collection[str] = ()

@@ -1,4 +1,4 @@
-"""Inputs whose differences do not count, because the original's result is undefined for them."""
+"""Find inputs whose differences do not count, because the original's result is undefined for them."""
 
 from __future__ import annotations
 
@@ -34,26 +34,31 @@ from opshift.passes.runtime.ort_models import ExcludedError, Feeds, RejectedErro
 
 
 class UndefinedFilter:
-    """Says which outputs do not count on an input on which two models differ.
+    """Returns the outputs that do not count on an input on which two models differ.
 
-    None do if the original makes a value of the main graph from it whose shape contradicts onnx's inference, or if
-    onnxruntime computes an operator of the pairs that selects other than its numpy oracle does (1.31.1 takes 0 for the
-    larger of 2^31 and 0 in int64). Nor do those that depend on an operator that selects and that a NaN reaches (also of
-    the pairs: one that excludes NaN, or is exact for finite values or whole indices only and gets others), on one that
-    reads at places that no float holds, on a Cast to integers of what no integer is, on an operator that quantizes and
-    whose scale is none, or on what a Loop collects in no turns, of which only the first dimension is said. What an
-    oracle of the pairs rejects has no meaning, whatever onnxruntime makes of it: it does not look at the axis of a
-    CumSum of nothing (1.32.0). Nor has it where an operator runs by ONNX's function body, which does not look at all
-    that the text demands: that of LinearAttention reshapes the rates of fewer tokens.
+    No output counts if the shape of a main-graph value of the original contradicts onnx's inference, or if onnxruntime
+    and the numpy oracle of a selecting operator of the pairs differ (1.31.1 selects 0 as the larger of 2^31 and 0 in
+    int64). Outputs do not count either if they depend on:
 
-    With graph optimisations on, the values that they make of the model count as well: a Conv in another layout adds up
-    in another order, and infinities of both signs make a NaN there alone (onnxruntime 1.32.0).
+    - a selecting operator that reads a NaN; of the pairs also one that excludes NaN, or that is exact only for finite
+      values or whole indices and reads others;
+    - an operator that reads at positions that no float can represent;
+    - a Cast of a number that no integer represents;
+    - a quantizing operator without a valid scale;
+    - the scan outputs of a Loop without iterations, of which only the first dimension is defined.
+
+    Inputs that an oracle of the pairs rejects are undefined, whatever onnxruntime returns: it does not check the axis
+    of a CumSum of an empty tensor (1.32.0). The same holds for an operator that runs by ONNX's function body, which
+    does not check all requirements of the specification: that of LinearAttention reshapes the rates of fewer tokens.
+
+    With graph optimizations on, the optimized model's values count as well: a Conv in another layout adds in another
+    order, where infinities of both signs may lead to a NaN only there (onnxruntime 1.32.0).
     """
 
     def __init__(
         self, original: Runnable, pairs: Sequence[Pair], limits: Limits, executor: Executor | None = None
     ) -> None:
-        """Keep the model; it is opened when it is first asked, unless its executor is to run node by node anyway."""
+        """Store the model; it is opened on first use, unless its executor runs node by node anyway."""
         self._executor = executor
         self._interpreter = executor if isinstance(executor, Interpreter) else None
         model = self._interpreter.model if self._interpreter else inlined(original.proto)
@@ -93,7 +98,7 @@ class UndefinedFilter:
         return Trace(ort_opsets.fit(self._original)[0], self._limits, optimised=True)
 
     def __call__(self, feeds: Feeds, optimised: bool) -> frozenset[str]:
-        """Return the outputs on which what the two compute on this input does not count."""
+        """Return the outputs whose differences do not count on this input."""
         try:
             values = self._interpreter.values(feeds) if self._interpreter else self._side.values(feeds)
         except RejectedError:
@@ -114,7 +119,7 @@ class UndefinedFilter:
         return found
 
     def _results(self, feeds: Feeds) -> Feeds:
-        """Return the outputs alone, where what is on the way cannot be had: numpy has no arrays of 128 axes."""
+        """Return only the outputs, if inner values are unavailable: numpy has no arrays of 128 axes."""
         if self._executor is None:
             return {}
         try:
@@ -124,7 +129,7 @@ class UndefinedFilter:
         return dict(zip((value.name for value in self._original.proto.graph.output), outputs, strict=True))
 
     def note(self) -> str:
-        """Return on how many inputs something did not count, as a reason."""
+        """Return a note with the number of inputs on which something did not count."""
         return f"on {len(self._unsaid)} inputs some of the original's outputs are undefined" if self._unsaid else ""
 
     def _miscomputed(self, feeds: Feeds, values: Mapping[str, Any]) -> bool:
@@ -135,7 +140,7 @@ class UndefinedFilter:
         except ExcludedError:
             return True
         except RejectedError:
-            return False  # no oracle computes it
+            return False  # there is no oracle for it
         outputs = [value.name for value in self._original.proto.graph.output]
         return any(differs(one, values[name]) for name, one in zip(outputs, right, strict=True) if name in values)
 
@@ -147,11 +152,11 @@ class UndefinedFilter:
         except ExcludedError:
             return True
         except RejectedError:
-            return False  # no oracle computes it, or onnxruntime not the node alone
+            return False  # there is no oracle for it, or onnxruntime does not run the single node
         return False
 
     def _undefined(self, values: Mapping[str, Any]) -> frozenset[str]:
-        """Return the outputs that depend on something undefined."""
+        """Return the outputs that depend on an undefined value."""
         tainted: set[str] = set()
         for node in self._original.proto.graph.node:
             names = [*node.input, *outer_names(node)]
@@ -161,20 +166,20 @@ class UndefinedFilter:
         return frozenset(tainted & self._outputs)
 
     def _read(self, names: Iterable[str], values: Mapping[str, Any]) -> list[Any]:
-        """Return what a node reads, constant axes included; None where it is not known."""
+        """Return the inputs of a node, including constant axes; None if unknown."""
         axes = {name: value for name in names if (value := self._constants.get(name)) is not None and _is_axes(value)}
         return [values.get(name, axes.get(name)) for name in names]
 
     def _at(self, node: onnx.NodeProto, read: Sequence[Any], values: Mapping[str, Any]) -> bool:
-        """Return whether a node itself makes something undefined."""
+        """Return whether the node itself returns an undefined result."""
         inside = node.op_type in self._functions or any(self._selects(graph.node) for graph in subgraphs(node))
         if inside and any(_has(_not_finite, value) for value in values.values()):
-            return True  # a NaN may come up inside, also of infinities
+            return True  # a NaN may arise inside, also from infinities
         for graph in subgraphs(node):
             if any(self._at(inner, self._read(inner.input, values), values) for inner in graph.node):
                 return True
         for inner in self._inside(node):
-            # What a product is of inside, nobody knows: it may be one that the node reads.
+            # The factors of an inner product are unknown: one may be an input of the node.
             near = read if integers_of(inner) is Integers.PRODUCTS else (*read, *values.values())
             if any(overflows_inside(inner, one) for one in near):
                 return True
@@ -201,7 +206,7 @@ class UndefinedFilter:
         )
 
     def _inside(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-        """Yield the nodes in the graphs of a node, and in the function that it calls."""
+        """Yield the nodes in a node's subgraphs, and in the function that it calls."""
         called = [function.node for function in self._original.proto.functions if function.name == node.op_type]
         for inner in itertools.chain(*(graph.node for graph in subgraphs(node)), *called):
             yield inner
@@ -217,7 +222,7 @@ class UndefinedFilter:
 
 
 def _collected(node: onnx.NodeProto, values: Mapping[str, Any]) -> list[str]:
-    """Return the outputs that a Loop has collected in no turns."""
+    """Return the scan outputs of a Loop without iterations."""
     loop = traits_of(node).iteration
     if loop is None or loop.scanned:
         return []
@@ -226,14 +231,14 @@ def _collected(node: onnx.NodeProto, values: Mapping[str, Any]) -> list[str]:
 
 
 def _scans_nothing(node: onnx.NodeProto, read: Sequence[Any]) -> bool:
-    """Return whether there is nothing to iterate over: onnxruntime 1.32.0 does so in Scan-8, and fails from 9 on."""
+    """Return whether there is nothing to iterate over: onnxruntime 1.32.0 accepts it in Scan-8, and fails from 9 on."""
     loop = traits_of(node).iteration
     scanned = attributes_of(node).get(loop.scanned, 0) if loop is not None and loop.scanned else 0
     return any(_empty(value) for value in read[len(node.input) - scanned : len(node.input)])
 
 
 def _ranged(value: Any) -> bool:
-    """Return whether the 255th part of the range of floats and 0 is a number to divide by; of zeros alone it is 1."""
+    """Return whether 1/255 of the range of floats and 0 is a valid divisor; for only zeros it is 1."""
     if not isinstance(value, np.ndarray) or not value.size:
         return True
     with np.errstate(all="ignore"):
@@ -242,9 +247,9 @@ def _ranged(value: Any) -> bool:
 
 
 def _alone(node: onnx.NodeProto, theta: Any, size: Any) -> bool:
-    """Return whether one pixel alone is at both corners: 0 / 0 to ONNX's function body, 1 to onnxruntime's kernel.
+    """Return whether a single pixel is at both corners: 0 / 0 in ONNX's function body, 1 in onnxruntime's kernel.
 
-    That is for float and double; of other types it runs the body.
+    The kernel exists for float and double; for other types it runs the body.
     """
     if isinstance(theta, np.ndarray) and theta.dtype in (np.float32, np.float64):
         return False
@@ -253,7 +258,7 @@ def _alone(node: onnx.NodeProto, theta: Any, size: Any) -> bool:
 
 
 def _scaled(scales: Sequence[Any]) -> bool:
-    """Return whether scales are some: what is divided by 0 or by a NaN is no number to be rounded."""
+    """Return whether scales are valid: a quotient by 0 or NaN cannot be rounded to an integer."""
     floats = [one.astype(np.float32) for one in scales if isinstance(one, np.ndarray)]
     with np.errstate(all="ignore"):
         inputs = functools.reduce(np.multiply, [one.max(initial=0) for one in floats[:-1]], np.float32(1))
@@ -302,7 +307,7 @@ def _inferred_beside_zero(node: onnx.NodeProto, shape: Any) -> bool:
 
 
 def _is_lost_inside(read: Sequence[Any], made: Sequence[Any]) -> bool:
-    """Return whether an input or an output is NaN or infinite: kernels multiply by 0, or overflow, on the way."""
+    """Return whether an input or an output is NaN or infinite: kernels multiply by 0, or overflow, internally."""
     return any(_has(_not_finite, value) for value in (*read, *made))
 
 
@@ -310,7 +315,7 @@ def _is_quantized_nan(value: Any, made: Any) -> bool:
     return _has(np.isnan, value) and isinstance(made, np.ndarray) and not is_float(made.dtype)
 
 
-# The kernel of onnxruntime 1.32.0 for Attention-24 makes 0 of a NaN in a row of which some keys are padding.
+# onnxruntime 1.32.0's kernel for Attention-24 returns 0 for a NaN in a row with padded keys.
 _UNDEFINED: Mapping[Undefined, Callable[[onnx.NodeProto, Sequence[Any], Mapping[str, Any]], bool]] = {
     Undefined.BEYOND_INTEGERS: lambda node, read, values: _beyond(read[0], values.get(node.output[0])),
     Undefined.QUANTIZED_NAN: lambda node, read, values: _is_quantized_nan(read[0], values.get(node.output[0])),

@@ -1,7 +1,7 @@
 """Verify that a rewritten model computes the original's outputs: both run on the same adversarial inputs.
 
-Each rewritten node is compared on its own first (node_pairs.py), then the whole models (whole_model.py). Everything
-drawn depends on the seed alone, and how much is drawn on the CPU time that it takes.
+Each rewritten node is compared separately first (node_pairs.py), then the whole models (whole_model.py). All generated
+values depend only on the seed; their number depends on the CPU time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def verify(
 
     Args:
         original: a path (.onnx or ONNX text), bytes, a file opened in binary mode, a protobuf, an onnx_ir.Model, an
-            object with `.model_proto`, or what `ort_models.read` made of one.
+            object with `.model_proto`, or a result of `ort_models.read`.
         rewritten: the model to compare with it.
         input_shapes: shapes of inputs of the whole models, by name, instead of several sizes.
         inputs: input values of the whole models instead of generated ones: an .npz file, a directory test_data_set_N
@@ -76,11 +76,11 @@ def verify(
             and the specification differ ("spec").
         exact: True: the whole models must be equal bit for bit with graph optimizations off. With them on, a float
             output may differ from the original's by 8 times the original's own difference between optimizations on and
-            off on that input, since a rewrite changes which nodes are fused. False: with either, floats may differ by
-            8 times the original's rounding error on that input (rounding.py), which is zero if its arithmetic is exact.
+            off on that input, since a rewrite changes which nodes are fused. False: with either, floats may differ by 8
+            times the original's rounding error on that input (tolerance.py), which is zero if its arithmetic is exact.
             Integers, booleans and strings must be equal exactly, unless rounding decides them.
         drift: with `exact`, ignore onnxruntime's own differences on nodes that are the same in both models, and the
-            sign of a zero whose sign no specification defines (drift.py).
+            sign of a zero whose sign no specification defines (kernel_drift.py).
         timeout: the time limit of the comparison in seconds (None: ten minutes, and longer for large models).
         memory: the memory limit of onnxruntime in bytes, if the system supports limits (None: 1 GiB, and more for
             weights and for large declared inputs and outputs, up to three quarters of the machine's).
@@ -90,16 +90,16 @@ def verify(
         max_time: stop after this many seconds once the minimum number of inputs is tried; the comparisons up to then
             count.
         save_repro: a directory for two small models and an input on which they differ, if they do.
-        original_dir: the directory of the original's external data, where a protobuf is given.
+        original_dir: the directory of the original's external data, for a protobuf.
         rewritten_dir: the same for the rewritten model.
-        assume_opset: read the original as one of this opset, whatever it declares.
+        assume_opset: read the original at this opset, whatever it declares.
         allow_paths: directories in which links of external data may end.
-        progress: is called with a stage ("nodes" or "whole"), the steps done and all steps.
+        progress: called with a stage ("nodes" or "whole"), the steps done and all steps.
 
     Raises:
         UsageError: onnxruntime is not installed, or `input_shapes`, `inputs`, `semantics`, `seed`, `timeout`,
             `memory`, `effort` or `max_time` does not fit.
-        InvalidModelError: a path holds no ONNX model, or another one by the time the comparison ends.
+        InvalidModelError: a path is not an ONNX model, or the file changed during the comparison.
     """
     check_types(
         {
@@ -158,7 +158,7 @@ def verify(
 
 
 def _about(before: Runnable, after: Runnable) -> dict[str, Any]:
-    """Return what a report tells of a comparison beside its verdict."""
+    """Return the data of a report about the comparison, apart from the verdict."""
     sides = {"before": (before.proto, None), "after": (after.proto, None)}
     return {"command": "verify", "model": before.named, "other": after.named, **sides}
 
@@ -172,7 +172,7 @@ def _options(
     allow_paths: Iterable[str | os.PathLike[str]],
     assume_opset: int | None,
 ) -> list[str]:
-    """Return what else directs the comparison, as options of the command."""
+    """Return the command options that affect the comparison."""
     asked = {"--semantics": semantics if semantics != "runtime" else None, "--timeout": timeout, "--memory": memory}
     asked |= {"--effort": effort if effort != "normal" else None, "--assume-opset": assume_opset}
     given = [part for name, value in asked.items() if value is not None for part in (name, f"{value}")]
@@ -181,7 +181,7 @@ def _options(
 
 
 def _compared(models: WholeModels) -> Check:
-    """Compare two whole models; without a verdict if that fails, whatever the reason but an invalid request."""
+    """Compare two whole models; without a verdict if that fails, except for an invalid request."""
     try:
         return models.check()
     except RejectedError as error:
@@ -199,7 +199,7 @@ def _unchecked(reason: str) -> Check:
 
 
 def _versions() -> dict[str, str]:
-    """Return the versions of what took part."""
+    """Return the versions of the packages involved."""
     try:
         own = importlib.metadata.version("opshift")
     except importlib.metadata.PackageNotFoundError:

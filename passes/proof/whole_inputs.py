@@ -1,4 +1,4 @@
-"""Inputs of two whole models that the original accepts."""
+"""Generate inputs of two whole models that the original accepts."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 
 @dataclass(frozen=True)
 class WholeInputs:
-    """Draws inputs of two models, around those of the user.
+    """Draws inputs of two models, in addition to user inputs.
 
-    NaN, infinities and the least numbers are left out where a pair of nodes, or a division, does not define them.
+    NaN, infinities and the least numbers are left out if a pair of nodes, or a division, is undefined for them.
     """
 
     before: Runnable
@@ -53,7 +53,7 @@ class WholeInputs:
         return functools.reduce(Trials.__add__, (self._round(specs, reference, one) for one in sets or ({},)))
 
     def _round(self, specs: Sequence[Spec], reference: Reference, fixed: user_inputs.UserInputs) -> Trials:
-        """Return inputs whose outputs are as declared and as onnx infers, or any where there are none such.
+        """Return inputs whose outputs match the declarations and onnx's inference, or any if there are none.
 
         A conversion relies on declared ranks.
         """
@@ -99,7 +99,7 @@ class WholeInputs:
 
     def _draft(self, specs: Sequence[Spec]) -> Draft:
         wanted, found = generator.input_usages(self._summary), generator.input_usages(self.after.proto)
-        # What the rewritten model compares its inputs with may be what is wrong with it.
+        # A wrong rewritten model may compare its inputs with wrong numbers, so these are used too.
         numbers = {name: InputUsage(numbers=use.numbers) for name, use in found.items()}
         return Draft(
             tuple(specs),
@@ -121,27 +121,27 @@ class WholeInputs:
 
 
 _INFERRED = 2**24
-"""Bytes of a model up to which onnx infers the shapes that empty inputs lead to."""
+"""The maximum size in bytes of a model whose shapes onnx infers for empty inputs."""
 _INFERRED_EVERYWHERE = 2**20
-"""The same for inputs that are not empty, of which there are many."""
+"""The same for nonempty inputs, of which there are many."""
 
 
 @dataclass(frozen=True)
 class _Declared:
-    """Whether outputs are as a model declares them, and its inputs such as onnx accepts.
+    """Checks that outputs match a model's declarations, and that onnx accepts its inputs.
 
-    On empty inputs onnxruntime may not look at what else must fit: Concat takes one of any other dims, and leaves what
-    it returns as memory is (1.32.0). What it runs by ONNX's function body may broadcast what the text has equal.
-    `ranks` are those of the outputs; None is any.
+    On empty inputs, onnxruntime may skip checks: Concat accepts mismatched dims, and returns uninitialized memory
+    (1.32.0). ONNX's function bodies may broadcast dims that the specification requires to be equal. `ranks` are those
+    of the outputs; None is any.
     """
 
     model: onnx.ModelProto
     ranks: tuple[int | None, ...]
     known: dict[tuple[object, ...], str] = field(default_factory=dict)
-    """What is wrong with inputs and outputs of some shapes, whatever their values."""
+    """The errors of inputs and outputs by shape, whatever their values."""
 
     def __call__(self, feeds: Feeds, result: Result) -> Result:
-        """Return outputs, or an error where one is a tensor of another rank than these, or its shape cannot be."""
+        """Return the outputs, or an error if a tensor has a wrong rank or an impossible shape."""
         if isinstance(result, RejectedError):
             return result
         for rank, output in zip(self.ranks, result, strict=False):

@@ -1,4 +1,4 @@
-"""The comparison of two models as wholes."""
+"""Compare two models as wholes."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class WholeModels:
         inputs: input values of the user.
         pairs: the rewritten nodes.
         exact: outputs must be equal bit for bit.
-        drift: with `exact`, ignore differences of onnxruntime's own between opsets.
+        drift: with `exact`, ignore differences between onnxruntime's own kernels at two opsets.
         by_oracle: operators whose numpy oracle is the reference.
-        shown: writes a difference down.
-        defaults: inputs that have an initializer are drawn too, in a second round.
-        off: inputs that are false, so that nothing trains.
+        shown: writes a difference to files.
+        defaults: inputs with an initializer, which are drawn too in a second round.
+        off: inputs that are set to false, to switch off training.
     """
 
     before: Runnable
@@ -78,11 +78,11 @@ class WholeModels:
     off: tuple[str, ...] = ()
 
     def check(self) -> Check:
-        """Compare them.
+        """Compare the models.
 
         Raises:
             UsageError: the shapes or inputs of the user do not fit.
-            RejectedError: onnxruntime went beyond the limits.
+            RejectedError: onnxruntime exceeded the limits.
         """
         if same(self.before, self.after):
             self._fit()
@@ -106,7 +106,7 @@ class WholeModels:
         return dataclasses.replace(self._checked(specs), shapes=fixed)
 
     def _fit(self) -> None:
-        """Raise UsageError if the user's shapes or inputs do not fit the model, where neither is needed."""
+        """Raise UsageError if the user's shapes or inputs do not fit the model, in case none are drawn."""
         if not self.shapes and self.inputs is None:
             return
         with contextlib.suppress(UntestableError):
@@ -121,7 +121,7 @@ class WholeModels:
             raise UsageError(f"The input shapes do not fit the model: {error}.") from error
 
     def _checked(self, specs: Sequence[Spec]) -> Check:
-        """Compare them on inputs of these specs."""
+        """Compare the models on inputs with these specs."""
         try:
             reference = self._executors.reference(self.before, self.after)
         except RejectedError as error:
@@ -129,7 +129,7 @@ class WholeModels:
         return self._compared(specs, reference)
 
     def _in_inference(self) -> Check | None:
-        """Compare them where nothing trains, if inputs say whether something does; None if none do."""
+        """Compare the models with training switched off, if inputs can do that; None otherwise."""
         given = {} if self.inputs is None else self.inputs
         if self.off or not isinstance(given, Mapping):
             return None
@@ -143,7 +143,7 @@ class WholeModels:
         return dataclasses.replace(check, reason=sentence(check.reason, note), classes={**check.classes, "training": 0})
 
     def _but_for_random(self) -> Check:
-        """Compare all outputs but those that are random."""
+        """Compare all outputs except random ones."""
         names = ", ".join(self._random)
         if len(self._random) == len(self.before.proto.graph.output):
             return _check(Verdict.UNCHECKED, f"all outputs are random ({names})")
@@ -208,7 +208,7 @@ class WholeModels:
         return check(*self._looked_further(comparison, trials, notes))
 
     def _notes(self, comparison: Comparison, note: str, excluded: UndefinedFilter) -> tuple[str, ...]:
-        """Return what is to be added to the verdict."""
+        """Return the notes on the verdict."""
         bounds = comparison.reference.bounds
         departs = f"on {len(comparison.near)} inputs or more floats differ by rounding" if comparison.near else ""
         coarse = bounds.coarse if isinstance(bounds, Bounds | KernelDrift) else 0
@@ -221,7 +221,7 @@ class WholeModels:
     def _looked_further(
         self, comparison: Comparison, trials: Trials, notes: tuple[str, ...]
     ) -> tuple[Verdict, str, Counterexample | None]:
-        """Return the verdict on two models whose outputs do not differ, after a look at what those do not show."""
+        """Return the verdict on two models with equal outputs, after further checks inside them."""
         fatal = [*trials.fatal, *(f"the rewritten model: {error}" for _, error in comparison.beyond)]
         left_out = f"an input was skipped: {fatal[-1]}" if fatal else ""
         decided = len(comparison.decided(trials.accepted))
@@ -241,9 +241,9 @@ class WholeModels:
         return Verdict.EQUAL, sentence(*notes, left_out), None
 
     def _overridden(self) -> Diagnosis:
-        """Compare once more with the initializers of inputs taken away, which a caller may override.
+        """Compare again without the initializers of inputs, which a caller may override.
 
-        Below ir_version 4 every initializer is an input, and none is meant to be given.
+        Below ir_version 4, every initializer is an input, and callers are not expected to override them.
         """
         names = optional_inputs(self.before.proto) & optional_inputs(self.after.proto)
         if not names or not self.defaults:
@@ -269,7 +269,7 @@ def _check(verdict: Verdict, reason: str) -> Check:
 
 
 def _repeats(reference: Reference, trial: tuple[Feeds, Any]) -> bool:
-    """Return whether the original computes the same once more on this input."""
+    """Return whether the original returns the same outputs again on this input."""
     feeds, outputs = trial
     try:
         return differs(list(outputs), list(reference.plain(feeds))) is None

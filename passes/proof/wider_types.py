@@ -1,7 +1,7 @@
-"""Models in the next wider type: float as double, float16 and bfloat16 as float.
+"""Convert models to the next wider type: float to double, float16 and bfloat16 to float.
 
-Rounding is measured by what changes in the wider type. And a node of bfloat16 that onnxruntime has no kernel for is
-computed in float and rounded once.
+Rounding is measured by the changes in the wider type. A node of bfloat16 without an onnxruntime kernel is computed in
+float and rounded once.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ WIDE: Mapping[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.float32): np.dtype(np.float64),
     np.dtype(np.float16): np.dtype(np.float32),
     np.dtype(ml_dtypes.bfloat16): np.dtype(np.float32),
-    np.dtype(np.float64): np.dtype(np.float64),  # there is no wider one in onnxruntime
+    np.dtype(np.float64): np.dtype(np.float64),  # onnxruntime has no wider type
 }
 
 
 def widened(node: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a copy that makes the wide type where the node makes the narrow one, in the graphs inside it too."""
+    """Return a copy that returns the wide type where the node returns the narrow one, also in its subgraphs."""
     wide = copy.deepcopy(node)
     for attribute in wide.attribute:
         if attribute.name in ("to", "dtype", "output_datatype", "output_dtype", "stash_type", "softmax_precision"):
@@ -51,9 +51,10 @@ def widened(node: onnx.NodeProto) -> onnx.NodeProto:
 
 
 def in_double(node: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a copy that returns double where the node computes in float and casts the result to integers.
+    """Return a copy that returns double if the node computes in float and casts the result to integers.
 
-    So does an If, a Loop or a Scan in each of whose graphs such a node makes an output that no other node reads.
+    The same holds for an If, a Loop or a Scan if, in each subgraph, such a node computes an output without other
+    consumers.
     """
     wide = copy.deepcopy(node)
     for attribute in _cast_to_integers(wide):
@@ -70,14 +71,14 @@ def in_double(node: onnx.NodeProto) -> onnx.NodeProto:
 
 
 def _cast_to_integers(node: onnx.NodeProto) -> Iterator[onnx.AttributeProto]:
-    """Yield the attribute with which a node casts the floats that it computes to integers, if it has it."""
+    """Yield the attribute with which a node casts its computed floats to integers, if it has one."""
     for attribute in node.attribute:
         if attribute.name == "output_datatype" and attribute.i not in _WIDER:
             yield attribute
 
 
 def _cast_at(graph: onnx.GraphProto, name: str) -> Iterator[onnx.AttributeProto]:
-    """Yield that attribute of the node that makes a value, unless another node reads the value."""
+    """Yield that attribute of a value's node, unless another node reads the value."""
     if not any(name in node.input for node in graph.node):
         for node in graph.node:
             if name in node.output:
@@ -89,7 +90,7 @@ def _wider_type(element: int) -> int:
 
 
 def _widen(kind: onnx.TypeProto) -> None:
-    """Make a type the wide one, also of the elements of a sequence or an optional."""
+    """Change a type to the wide one, also for elements of a sequence or an optional."""
     which = kind.WhichOneof("value")
     if which == "tensor_type":
         kind.tensor_type.elem_type = _wider_type(kind.tensor_type.elem_type)
@@ -104,7 +105,7 @@ def _wide_tensor(tensor: onnx.TensorProto) -> onnx.TensorProto:
 
 
 def _wide_constant(attribute: onnx.AttributeProto) -> onnx.AttributeProto:
-    """Return the attribute `value` of a node that gives it as a wide tensor; those of a Constant are float alone."""
+    """Return a node's attribute `value` as a wide tensor; those of a Constant are only float."""
     if attribute.name == "value":
         return onnx.helper.make_attribute("value", _wide_tensor(attribute.t))
     if attribute.name in ("value_float", "value_floats"):
@@ -114,7 +115,7 @@ def _wide_constant(attribute: onnx.AttributeProto) -> onnx.AttributeProto:
 
 
 def wider(value: Any) -> Any:
-    """Return floats in the next wider type, those of a list too, and anything else as it is."""
+    """Return floats in the next wider type, also in a list, and any other value unchanged."""
     if isinstance(value, np.ndarray):
         wide = WIDE.get(np.dtype(value.dtype))
         return value if wide is None else value.astype(wide)
@@ -122,7 +123,7 @@ def wider(value: Any) -> Any:
 
 
 def narrowed(value: Any, like: Any) -> Any:
-    """Return a value in the type that the narrow model has it in."""
+    """Return a value in the type of the narrow model."""
     if isinstance(value, np.ndarray) and isinstance(like, np.ndarray):
         with np.errstate(over="ignore"):
             return value.astype(like.dtype, copy=False)
@@ -141,5 +142,5 @@ _FLOATS = frozenset(
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Return whether a dtype is a float, those of ml_dtypes included."""
+    """Return whether a dtype is a float, including those of ml_dtypes."""
     return dtype.kind == "f" or dtype in _FLOATS

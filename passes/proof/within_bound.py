@@ -1,4 +1,4 @@
-"""Compare two models of which one computes in narrower floats, on inputs for which a bound is claimed."""
+"""Compare a model with a version in narrower floats, on inputs for which a bound is claimed."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from opshift.passes.runtime.ort_session import Session
 def compare_within_bound(
     original: Runnable, rewritten: Runnable, inputs: UsualInputs, bound: float, limits: Limits
 ) -> Check:
-    """Return whether all floats of the outputs are within a relative bound, and all others equal."""
-    judge = ort_models.name()
+    """Return whether all float outputs are within a relative bound, and all others equal."""
+    reference = ort_models.name()
     if not inputs.feeds:
         reason = f"the original ran on none of the inputs: {inputs.rejection}"
-        return Check("", "", Verdict.UNCHECKED, reason, judge, 0)
+        return Check("", "", Verdict.UNCHECKED, reason, reference, 0)
     names = [value.name for value in original.proto.graph.output]
     try:
         expected = Session(original, optimised=False, limits=limits).run_all(inputs.feeds)
     except RejectedError as error:
-        return Check("", "", Verdict.UNCHECKED, f"onnxruntime does not load the original: {error}", judge, 0)
+        return Check("", "", Verdict.UNCHECKED, f"onnxruntime does not load the original: {error}", reference, 0)
     try:
         found = Session(rounded(rewritten), optimised=False, limits=limits).run_all(inputs.feeds)
     except RejectedError as error:
         reason = f"onnxruntime does not load the rewritten model: {error}"
-        return Check("", "", Verdict.DIFFERENT, reason, judge, 0)
+        return Check("", "", Verdict.DIFFERENT, reason, reference, 0)
     worst, place, count, elements = Distance(0.0), "", 0, 0
     for feeds, before, after in zip(inputs.feeds, expected, found, strict=False):
         if isinstance(before, RejectedError):
             continue
         if isinstance(after, RejectedError):
             reason = f"the rewritten model does not run on an input of the original: {after}"
-            return Check("", "", Verdict.DIFFERENT, reason, judge, count)
+            return Check("", "", Verdict.DIFFERENT, reason, reference, count)
         count += 1
         for name, one, other in zip(names, before, after, strict=True):
             wrong, far = _compared(one, other)
             elements += int(np.size(one))
             if wrong or far.size > bound:
                 reason = wrong or f"it departs by {far.size:.3g} of its size, more than {bound:.3g}"
-                return _different(f"output {printable(name)}: {reason}", feeds, name, far, judge, count)
+                return _different(f"output {printable(name)}: {reason}", feeds, name, far, reference, count)
             if far.size >= worst.size:
                 worst, place = far, f"{printable(name)}{list(far.index)}"
     reason = f"outputs depart by {worst.size:.2g} of their size at most, the bound is {bound:.3g}, "
@@ -58,17 +58,17 @@ def compare_within_bound(
     if worst.size:
         reason += f"; worst: {place} is {worst.actual:.6g} for {worst.expected:.6g}"
     coverage = Coverage(elements=elements)
-    return Check("", "", Verdict.WITHIN_BOUND, reason, judge, count, None, {}, coverage)
+    return Check("", "", Verdict.WITHIN_BOUND, reason, reference, count, None, {}, coverage)
 
 
 def rounded(source: Runnable) -> Runnable:
-    """Return a model whose narrow floats are rounded."""
+    """Return a model with rounded narrow floats."""
     narrow = narrow_values(source.proto)
     return replace(source, proto=with_rounded_values(source.proto, narrow), path=None) if narrow else source
 
 
 def _compared(expected: object, actual: object) -> tuple[str, Distance]:
-    """Return what is wrong apart from floats that depart, and how far these do."""
+    """Return the error other than float differences, and the largest float difference."""
     if not isinstance(expected, np.ndarray) or not isinstance(actual, np.ndarray):
         same = repr(expected) == repr(actual)
         return "" if same else "it differs, and is no tensor", Distance(0.0)
@@ -87,7 +87,7 @@ def _unequal(expected: Array, actual: Array) -> str:
     return f"{actual[index]} instead of {expected[index]} at {list(index)}"
 
 
-def _different(reason: str, feeds: Feeds, name: str, far: Distance, judge: str, count: int) -> Check:
+def _different(reason: str, feeds: Feeds, name: str, far: Distance, reference: str, count: int) -> Check:
     shown = {key: readable(value) for key, value in feeds.items()}
     example = Counterexample(shown, name, far.expected, far.actual)
-    return Check("", "", Verdict.DIFFERENT, reason, judge, count, example)
+    return Check("", "", Verdict.DIFFERENT, reason, reference, count, example)

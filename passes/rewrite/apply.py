@@ -1,4 +1,4 @@
-"""Carry a plan out on a copy of the model: the only place where nodes of a model are built."""
+"""Apply a plan to a copy of the model: only this module builds nodes of a model."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ from opshift.passes.rewrite.fragment import Constant, Fragment, FragmentNode, In
 from opshift.passes.rewrite.function_planner import bind_attributes
 
 METADATA = 10
-"""The ir_version from which on nodes have metadata_props."""
+"""The first ir_version in which nodes have metadata_props."""
 
 
 class Constants:
     """The constants that new nodes read: one initializer of the main graph for each value."""
 
     def __init__(self, names: Names, opset: int, *, nodes: bool = False) -> None:
-        """Start with none; `nodes`: the target has Constant, for whatever types its opset allows."""
+        """Start without constants; `nodes`: the target supports Constant, for all types that its opset permits."""
         self._names = names
         self._opset = opset
         self._nodes = nodes
         self._known: dict[tuple[bytes, int], str] = {}
         self.made: list[TensorProto] = []
         self.outputs: list[TensorProto] = []
-        """Those that are the outputs of replaced nodes themselves: initializers of the graph that these stand in."""
+        """Constants that replace outputs of nodes: they become initializers of the nodes' graph."""
 
     def within(self, node: NodeProto) -> Constants:
-        """Return where a node's graphs have their constants: those of another domain's may see no values of outside.
+        """Return the constants for a node's subgraphs: those of another domain's nodes may not read outer values.
 
         The functions of FlexAttention-1 of ai.onnx.preview become part of its function body.
         """
@@ -77,9 +77,9 @@ class Constants:
         return self._known[key]
 
     def output(self, constant: Constant, name: str, before: list[NodeProto]) -> NodeProto | None:
-        """Return a node that gives a constant a name: runtimes infer shapes through Constant, not through Identity.
+        """Return a node that outputs a constant under a name: runtimes infer shapes through Constant, not Identity.
 
-        None: neither has the element type at this opset (int4 below 21), and it is an initializer of that name.
+        Return None if neither supports the element type at this opset (int4 below 21): it becomes an initializer.
         """
         if self._nodes and gives(CONSTANT, self._opset, constant.dtype):
             return make_node(CONSTANT, "", [], [name], {"value": constant.value})
@@ -90,7 +90,7 @@ class Constants:
 
 
 def _tensor(constant: Constant, name: str) -> TensorProto:
-    """Return a constant as an initializer; what is in a file stays there."""
+    """Return a constant as an initializer; elements in a file stay there."""
     if not isinstance(constant.value, ExternalTensor):
         return tensor_of(constant.value.array, constant.dtype, name)
     tensor = TensorProto()
@@ -100,18 +100,18 @@ def _tensor(constant: Constant, name: str) -> TensorProto:
 
 
 class ConstantNodes(Constants):
-    """Constants as nodes, where initializers cannot be: in functions, and below ir_version 4 (there all are inputs)."""
+    """Constants as nodes, if initializers are impossible: in functions, and below ir_version 4 (all are inputs)."""
 
     def __init__(self, names: Names, opset: int) -> None:
-        """Write Constant as this opset has it; each use gets its own, so that it is in scope wherever it stands."""
+        """Emit this opset's form of Constant; each use gets its own node, so that it is always in scope."""
         super().__init__(names, opset)
 
     def within(self, node: NodeProto) -> Constants:
-        """Return itself: the nodes stand where they are used."""
+        """Return itself, because the nodes are emitted where they are used."""
         return self
 
     def name(self, constant: Constant, before: list[NodeProto]) -> str:
-        """Put a Constant in front, and below opset 9, where a Constant holds floats only, a Cast behind it."""
+        """Emit a Constant before the node; below opset 9, where a Constant holds only floats, a Cast follows it."""
         name = self._names.new(f"opshift/{type_name(constant.dtype)}")
         floats = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
         if self._opset >= 9 or constant.dtype in floats:
@@ -119,7 +119,7 @@ class ConstantNodes(Constants):
         elif ((array := constant.value.array).astype(np.float64).astype(array.dtype) == array).all():
             self._cast(array.astype(np.float64), constant.dtype, name, before)
         else:
-            # Of 64-bit integers a double holds one half at a time.
+            # A double holds only half of the bits of a 64-bit integer exactly.
             high, low, scale, scaled = (
                 self._names.new(f"{name}/{part}") for part in ("high", "low", "scale", "scaled")
             )
@@ -133,7 +133,7 @@ class ConstantNodes(Constants):
         return name
 
     def output(self, constant: Constant, name: str, before: list[NodeProto]) -> NodeProto:
-        """Return the node that makes a constant, under this name."""
+        """Return the node that outputs a constant under this name."""
         self.name(constant, before)
         made = before.pop()
         made.output[0] = name
@@ -149,16 +149,16 @@ class ConstantNodes(Constants):
 def lower(
     model: onnx.ModelProto, planned: Planned, bodies: Iterable[GraphView] = (), ir_version: int | None = None
 ) -> None:
-    """Rewrite a model in place, as planned; opset imports are `set_opset_imports`'s.
+    """Apply a plan to a model in place; `set_opset_imports` sets the opset imports.
 
-    `bodies` are those of the model that it is a copy of, where somebody has walked over it. `ir_version` is the one
-    that the result is to have, if not the model's: nodes get no metadata that would have no place in it.
+    `bodies` are the graph views of the original model, if they exist. `ir_version` is that of the result, by default
+    the model's; nodes get metadata only if it permits.
     """
     names = Names(model, bodies)
     read_before = _read_by_changed(model, planned)
     opset = planned.plan.target_opset
     if planned.initializers:
-        # Before 4, an initializer is an input that has a default.
+        # Below ir_version 4, an initializer is an input with a default.
         model.ir_version = max(model.ir_version, 4)
     initializers = Constants(names, opset, nodes=planned.constants)
     ir_version = model.ir_version if ir_version is None else ir_version
@@ -175,7 +175,7 @@ def lower(
 
 
 def _read(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield the names of all values that a node reads or a graph gives out, each as often as that is."""
+    """Yield the names of all node inputs and graph outputs, with repetitions."""
     for graph in graphs(model):
         yield from (value if isinstance(value, str) else value.name for value in graph.output)
         if isinstance(graph, onnx.GraphProto):
@@ -190,7 +190,7 @@ def _read(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def _read_by_changed(model: onnx.ModelProto, planned: Planned) -> set[str]:
-    """Return the names that the nodes of the main graph read which are to be replaced, and those in its graphs."""
+    """Return the names that replaced nodes of the main graph and its subgraphs read."""
     names: set[str] = set()
     waiting: list[tuple[onnx.GraphProto, GraphPlan]] = [(model.graph, planned.graphs[0])]
     while waiting:
@@ -203,9 +203,9 @@ def _read_by_changed(model: onnx.ModelProto, planned: Planned) -> set[str]:
 
 
 def _drop_unread(model: onnx.ModelProto, names: Set[str]) -> None:
-    """Drop what rewriting has made idle in the main graph: axes that are an attribute now, a shape that is known.
+    """Drop values of the main graph that the rewrite made unused: axes that became an attribute, known shapes.
 
-    `names` are those that the rewritten nodes read before. What computed such a value alone goes with it.
+    `names` are the inputs of the rewritten nodes before. Nodes that computed only such values are dropped too.
     """
     graph = model.graph
     given = {value.name for value in (*graph.input, *graph.output)}
@@ -275,7 +275,7 @@ def _lower_graph(
         node = nodes[index]
         if isinstance(change, CallFunction):
             node.op_type = change.name
-            # A copy has its attributes bound; the call passes none.
+            # The copy has its attributes bound, so the call passes none.
             del node.attribute[:]
         elif isinstance(change, Drop):
             gone.append(index)
@@ -308,7 +308,7 @@ def _lower_graph(
 
 
 def _note(graph: onnx.GraphProto, notes: Mapping[str, Facts]) -> None:
-    """Declare of a graph's outputs the shapes that are known; what is declared stays."""
+    """Declare the known shapes of a graph's outputs that have no declared shape."""
     for value in graph.output if notes else ():
         facts = notes.get(value.name)
         if facts is None or facts.shape is None:
@@ -325,17 +325,17 @@ def _note(graph: onnx.GraphProto, notes: Mapping[str, Facts]) -> None:
 
 
 def _sort(nodes: MutableSequence[NodeProto], places: list[int], gone: Sequence[int]) -> None:
-    """Bring nodes to their places, and cut off those that are gone; nodes that stay are not copied."""
+    """Sort nodes by their target indices, and remove the dropped ones; nodes that stay are not copied."""
     end = len(places)
     for index in gone:
         places[index] = end
-    # Each node's key is the next place: `next` takes the node for what is returned at the end, which there is not.
+    # The keys are the target indices: `sort` asks for one key per node, in order.
     nodes.sort(key=functools.partial(next, iter(places)))  # type: ignore[attr-defined]
     del nodes[end - len(gone) :]
 
 
 def _rename(graph: onnx.GraphProto | onnx.FunctionProto, renamed: Mapping[str, str]) -> None:
-    """Let the nodes of a graph, and of all graphs inside, read other values."""
+    """Rename the inputs of the nodes of a graph and all its subgraphs."""
     for node in graph.node:
         for place, name in enumerate(node.input):
             while name in renamed:
@@ -346,7 +346,7 @@ def _rename(graph: onnx.GraphProto | onnx.FunctionProto, renamed: Mapping[str, s
 
 
 def _carry(node: NodeProto, names: Names, constants: Constants, before: list[NodeProto]) -> None:
-    """Add a value to a Loop that comes out of each iteration as it went in."""
+    """Add a loop-carried value to a Loop that passes through each iteration unchanged."""
     base = node.name or node.output[0]
     body = next(subgraphs(node))
     zero = Constant(Tensor(np.zeros((), dtype=np.float32)), TensorProto.FLOAT)
@@ -365,7 +365,7 @@ def _carry(node: NodeProto, names: Names, constants: Constants, before: list[Nod
 
 
 def _nest(node: NodeProto, names: Names) -> None:
-    """Put a Scan-8 into the body of a Scan through the batch, which is the first axis of all that it takes and gives.
+    """Nest a Scan-8 in the body of a Scan over the batch, which is the first axis of all its inputs and outputs.
 
     Scan-8: "the batch-axis is required to be 0", "the sequence axis or scan axis is required to be 1".
     """
@@ -376,7 +376,7 @@ def _nest(node: NodeProto, names: Names) -> None:
     outer = onnx.GraphProto(name=f"{base}/batch")
 
     def entry(values: Any, value: onnx.ValueInfoProto, *, sequence: bool) -> str:
-        """Add what one entry of the batch has for a value of the body."""
+        """Add the slice of a body's value for one entry of the batch."""
         name = names.new(f"{base}/{value.name}")
         values.add(name=name).type.CopyFrom(value.type)
         if sequence and value.type.tensor_type.HasField("shape"):
@@ -415,9 +415,9 @@ def splice(
     marked: bool,
     renamed: dict[str, str],
 ) -> None:
-    """Add to `nodes` those of a fragment, with the inputs and outputs of the node that they replace.
+    """Add the nodes of a fragment to `nodes`, with the inputs and outputs of the replaced node.
 
-    Outputs that no node writes are put into `renamed`, with the names of what they are.
+    Outputs that no node computes are added to `renamed`, with the names of their source values.
     """
     base = node.name or next(filter(None, node.output), f"{node.op_type}_{index}")
     fragment, before = change.fragment, list[NodeProto]()
@@ -468,7 +468,7 @@ def splice(
 
 
 def _mark(new: NodeProto, node: NodeProto, fragment: Fragment, marked: bool) -> None:
-    """Give a new node the doc_string of the node that it replaces, and metadata where nodes have some."""
+    """Copy the doc_string of the replaced node to a new node, and add metadata if nodes can have it."""
     new.doc_string = node.doc_string
     if marked:
         new.metadata_props.extend(node.metadata_props)
@@ -479,7 +479,7 @@ def _mark(new: NodeProto, node: NodeProto, fragment: Fragment, marked: bool) -> 
 
 @functools.cache
 def _optional_outputs(name: str) -> frozenset[int]:
-    """Return the outputs that a node may leave out: an Attention may have to, and an LSTM need not compute them."""
+    """Return the outputs that a node may omit: an Attention may have to, and an LSTM need not compute them."""
     if not onnx.defs.has(name):
         return frozenset()
     optional = onnx.defs.OpSchema.FormalParameterOption.Optional
@@ -495,11 +495,11 @@ def _filled(
     names: Names,
     hold: Callable[[Constant], str],
 ) -> NodeProto:
-    """Return a node of a fragment with its names; `hold` gives those of constants."""
+    """Return a fragment's node with its value names; `hold` returns the names of constants."""
     node, inputs, outputs = leaf.form
     if leaf.body is None:
         node.name, inputs[:], outputs[:] = label, read, made
-        return node  # whoever appends it makes a copy
+        return node  # callers copy the node when they append it
     loop = make_node(leaf.name, "", read[: 2 + len(leaf.body.carries)], made, leaf.attributes)
     loop.name = label
     body = _iteration(leaf.body, read, label, names, hold)
@@ -510,7 +510,7 @@ def _filled(
 def _iteration(
     iteration: LoopBody, read: Sequence[str], base: str, names: Names, hold: Callable[[Constant], str]
 ) -> onnx.GraphProto:
-    """Return the body of a Loop; `read` are the values that the Loop reads, its own inputs first."""
+    """Return the body of a Loop; `read` are the values that the Loop reads, starting with its own inputs."""
     fragment, carried = iteration.fragment, iteration.carries
     graph = onnx.GraphProto(name=f"{base}/body")
     given = [
@@ -533,7 +533,7 @@ def _iteration(
     for ref in (None, *fragment.outputs):
         source = given[1] if ref is None else name_of(ref)
         if not isinstance(ref, Output) or source in outputs:
-            # An output of a body is made in it, and only once.
+            # A body's output must be computed in the body, and only once.
             outputs.append(names.new(f"{base}/Identity.out"))
             graph.node.append(make_node(IDENTITY, "", [source], outputs[-1:], {}))
             graph.node[-1].name = names.new(f"{base}/Identity")
@@ -545,7 +545,7 @@ def _iteration(
 
 
 def _output_names(outputs: Sequence[str], fragment: Fragment, names: Names, base: str) -> dict[Output, str]:
-    """Name all outputs of a fragment: those that are the node's own keep its names."""
+    """Name all outputs of a fragment: the node's own outputs keep their names."""
     values: dict[Output, str] = {}
     for name, ref in zip(outputs, fragment.outputs, strict=True):
         if name and isinstance(ref, Output) and ref not in values:
@@ -558,9 +558,9 @@ def _output_names(outputs: Sequence[str], fragment: Fragment, names: Names, base
 
 
 def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, onnx.ModelProto]:
-    """Return a lowered node, and its replacement, each as a model of its own, typed as far as the planner knew.
+    """Return a lowered node and its replacement as separate models, with the types that the planner knew.
 
-    Inputs bear the names of the operands; those that are constants are initializers. Outputs are y0, y1 ...
+    Inputs have the names of the operands; constant operands are initializers. Outputs are y0, y1 ...
     """
     typed_node, operator = change.typed_node, change.lifted.operator
     named = {
@@ -576,11 +576,11 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
         node.output[0] = "index"
         original.graph.node.append(make_node(CAST, "", ["index"], outputs, {"to": change.cast}))
         node = make_node(typed_node.name, typed_node.domain, inputs, outputs, typed_node.attributes)
-    # Alone, a sequence that is only passed on needs an Identity, which opsets below 14 have of tensors alone.
+    # A detached sequence that is only passed through needs an Identity, which supports only tensors below opset 14.
     passed_on = not change.fragment.nodes and any(facts is not None and facts.container for facts in typed_node.inputs)
     rewritten = _model(source if passed_on else target, typed_node, inputs, outputs)
     constants = Constants(Names(original), target)
-    # Alone, a value that is the output must have its name.
+    # In a detached model, an output value must have the output's name.
     change = change._replace(renamed=(), inputs=())
     splice(rewritten.graph.node, node, 0, change, Names(original), constants, False, {})
     rewritten.graph.initializer.extend([*constants.made, *constants.outputs])

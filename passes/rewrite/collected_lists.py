@@ -1,7 +1,7 @@
-"""Let a Loop that only adds to a sequence return rows, for targets that have Loop and no sequences.
+"""Make a Loop that only appends to a sequence return rows, for targets with Loop and without sequences.
 
-The number of iterations may be unknown: a Loop puts the rows of all iterations together along a new first axis, so that
-an element is a row, and the concatenation of all elements is a Reshape of the rows.
+The number of iterations may be unknown: a Loop stacks the rows of all iterations along a new first axis, so that an
+element is a row, and the concatenation of all elements is a Reshape of the rows.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, nested_nodes, node_name, subgraph, subgraphs
 
 _FIRST = 2
-"""Inputs of a Loop, and of its body, before the values that it carries: the number and the condition."""
+"""The number of inputs of a Loop, and of its body, before the loop-carried values: trip count and condition."""
 
 
 @dataclass(frozen=True)
 class _List:
-    """A sequence that a Loop begins empty and adds an element to in each iteration.
+    """A loop-carried sequence that starts empty and gets one element in each iteration.
 
     Attributes:
-        place: which of the carried values it is.
+        place: its index among the loop-carried values.
         name: the output of the Loop.
-        element: the value in the body that is added.
-        facts: the known facts about it, in all iterations.
+        element: the appended value in the body.
+        facts: the facts about the element in all iterations.
     """
 
     place: int
@@ -54,9 +54,9 @@ class _List:
 
 
 def collect(model: onnx.ModelProto, values: Scope) -> tuple[Step, ...]:
-    """Replace, in place, the first sequence that a Loop only adds to, and return what became of the Loop.
+    """Replace, in place, the first sequence that a Loop only appends to, and return the Loop's steps.
 
-    `values` are the known facts about the model.
+    `values` are the facts about the model's values.
     """
     names, opset = Names(model), default_opset(model.opset_import) or 1
     empty = {node.output[0] for node in nested_nodes(model.graph) if node.op_type == SEQUENCE_EMPTY}
@@ -74,7 +74,7 @@ def collect(model: onnx.ModelProto, values: Scope) -> tuple[Step, ...]:
 def _loops(
     graph: onnx.GraphProto, scope: Scope, path: str
 ) -> Iterator[tuple[onnx.GraphProto, onnx.NodeProto, Scope, str]]:
-    """Yield each Loop with its graph, the scope of that, and its path."""
+    """Yield each Loop with its graph, the graph's scope, and its path."""
     for index, node in enumerate(graph.node):
         where = f"{path}/{node_name(node, index)}"
         if node.op_type == LOOP and not default_domain(node.domain):
@@ -84,7 +84,7 @@ def _loops(
 
 
 def _all(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """Yield a graph and those in it."""
+    """Yield a graph and all its subgraphs."""
     yield graph
     for node in graph.node:
         for inner in subgraphs(node):
@@ -92,7 +92,7 @@ def _all(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 
 def _lists(node: onnx.NodeProto, scope: Scope, empty: set[str]) -> Iterator[_List]:
-    """Yield the sequences of a Loop that it only adds to."""
+    """Yield the sequences of a Loop that it only appends to."""
     body = subgraph(node, "body")
     inside = scope.enter(node, "body")
     returned = [value.name for value in body.output]
@@ -113,12 +113,12 @@ def _lists(node: onnx.NodeProto, scope: Scope, empty: set[str]) -> Iterator[_Lis
 
 
 def _is_replaced(node: onnx.NodeProto, rows: _List, scope: Scope) -> bool:
-    """Return whether a node reads a sequence in a way in which rows can be read."""
+    """Return whether a node that reads a sequence can read rows instead."""
     if default_domain(node.domain) or node.input[0] != rows.name or list(node.input).count(rows.name) != 1:
         return False
     if node.op_type == SEQUENCE_LENGTH:
         return True
-    if node.op_type == SEQUENCE_AT:  # Gather keeps the axes of an index, which is a scalar by the text
+    if node.op_type == SEQUENCE_AT:  # Gather keeps the axes of an index, which is a scalar by the specification
         place = scope[node.input[1]]
         return is_static(rows.facts) and place is not None and place.rank == 0
     if node.op_type != JOIN:
@@ -131,7 +131,7 @@ def _is_replaced(node: onnx.NodeProto, rows: _List, scope: Scope) -> bool:
 
 
 def _join(node: onnx.NodeProto) -> tuple[int, bool]:
-    """Return the axis of a ConcatFromSequence, and whether it is a new one."""
+    """Return the axis of a ConcatFromSequence, and whether it is a new axis."""
     given: dict[str, Any] = {one.name: get_attribute_value(one) for one in node.attribute}
     return given["axis"], bool(given.get("new_axis", 0))
 
@@ -139,7 +139,7 @@ def _join(node: onnx.NodeProto) -> tuple[int, bool]:
 def _stack(
     graph: onnx.GraphProto, node: onnx.NodeProto, found: _List, names: Names, opset: int, *, is_read: bool
 ) -> None:
-    """Let a Loop return rows in place of a sequence, and its consumers read these."""
+    """Make a Loop return rows in place of a sequence, and its consumers read the rows."""
     if not is_read:
         _drop(node, found.place)
         return
@@ -171,13 +171,13 @@ def _stack(
 
 
 def _drop(node: onnx.NodeProto, place: int) -> None:
-    """Let a Loop no longer carry a value."""
+    """Remove a loop-carried value."""
     body = subgraph(node, "body")
     del node.input[_FIRST + place], body.input[_FIRST + place], body.output[1 + place], node.output[place]
 
 
 def _read_rows(node: onnx.NodeProto, rows: str, facts: Facts, written: Spliced, names: Names, opset: int) -> None:
-    """Write what a node that reads a sequence returns, of the rows that its elements are."""
+    """Replace a consumer of a sequence by nodes that read the rows of its elements."""
     (output,), base = node.output, node.name or node.output[0]
     if node.op_type == SEQUENCE_AT:
         written.element(rows, node.input[1], output)
@@ -193,7 +193,7 @@ def _read_rows(node: onnx.NodeProto, rows: str, facts: Facts, written: Spliced, 
 def _join_rows(
     output: str, base: str, axis: int, new: bool, rows: str, facts: Facts, written: Spliced, names: Names
 ) -> None:
-    """Write what is made of all elements: the rows, with their axis before that along which they are joined."""
+    """Replace the concatenation of all elements: move the rows' axis before the joined axis, and reshape."""
     rank = facts.rank or 0
     axis = axis % (rank + new) if axis < 0 else axis
     if axis:

@@ -1,7 +1,7 @@
-"""Put nodes of graphs in place of the node that holds them.
+"""Replace nodes by the nodes of their subgraphs.
 
-An If whose condition is known becomes the branch that it takes. Where the target lacks the operators, Loop and Scan
-are unrolled, and an If becomes both branches and a Where.
+An If with a known condition becomes the taken branch. If the target does not support the operators, Loop and Scan are
+unrolled, and an If becomes both branches and a Where.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _WHERE = frozenset(
         TensorProto.STRING,
     }
 )
-"""Element types that runtimes have a Where for: onnxruntime 1.32.0 lacks the others."""
+"""The element types for which runtimes support Where: onnxruntime 1.32.0 has no kernel for others."""
 
 _STACKED = ("Unsqueeze", "Concat", "Gather")
-"""The operators that select one of two values of other types."""
+"""The operators that select between two values of other types."""
 
 _BRANCHES = ("then_branch", "else_branch")
 
 BOTH = 256
-"""Nodes: of an If that has more in its branches, these are not both computed."""
+"""The maximum number of nodes in the branches of an If that computes both."""
 
 
 def expand(
@@ -56,11 +56,11 @@ def expand(
     *,
     holding_missing: bool = False,
 ) -> tuple[Step, ...]:
-    """Put nodes of graphs in place of the nodes that hold them, in place; return what became of these.
+    """Replace nodes by the nodes of their subgraphs, in place; return the steps.
 
-    `values` is what is known of the model, and `propagation` finds out more; `missing` are those of If, Loop, Scan and
-    the operators of sequences that the target lacks. With `holding_missing` a Loop or a Scan that holds such a node, or
-    carries a sequence, is unrolled although the target has it.
+    `values` are the facts about the model, and `propagation` infers more; `missing` are the unsupported operators among
+    If, Loop, Scan and the sequence operators. With `holding_missing`, a supported Loop or Scan is also unrolled if it
+    contains such a node or carries a sequence.
     """
     work = _Expansion(model, missing, propagation, holding_missing=holding_missing)
     work.graph(model.graph, values, "main")
@@ -72,7 +72,7 @@ def expand(
 def why_kept(
     model: onnx.ModelProto, values: Scope, missing: Collection[str], propagation: Propagation
 ) -> dict[str, Reason]:
-    """Return why each If, Loop and Scan stays that the target lacks, by its path; `expand` has nothing left to do."""
+    """Return the reasons why unsupported If, Loop and Scan nodes stay, by path, after `expand` has finished."""
     if not any(node.op_type in (IF, LOOP, SCAN) for node in nested_nodes(model.graph)):
         return {}
     work = _Expansion(model, missing, propagation, holding_missing=True)
@@ -99,7 +99,7 @@ class _Expansion:
         self.kept: dict[str, Reason] = {}
 
     def graph(self, graph: onnx.GraphProto, scope: Scope, path: str) -> None:
-        """Expand the nodes of one graph, and of the graphs in it."""
+        """Expand the nodes of one graph and of its subgraphs."""
         nodes: list[onnx.NodeProto] = []
         renamed: dict[str, str] = {}
         expanded = False
@@ -108,7 +108,7 @@ class _Expansion:
             before = len(self.steps)
             for name, inner in named_subgraphs(node):
                 self.graph(inner, scope.enter(node, name), f"{where}.{name}")
-            # What is unrolled inside may be all that is missing there.
+            # Unrolling the inner nodes may be enough.
             holds = self._holding_missing and len(self.steps) == before and self._holds_missing(node, scope)
             spliced = self._expanded(node, scope, where, holds)
             if spliced is None:
@@ -135,14 +135,14 @@ class _Expansion:
                 rename(node, renamed)
 
     def _holds_missing(self, node: onnx.NodeProto, scope: Scope) -> bool:
-        """Return whether a node carries a sequence, or holds a node of an operator that the target lacks."""
+        """Return whether a node carries a sequence, or contains a node of an unsupported operator."""
         if any(name and (scope[name] or Facts()).container for name in node.input):
             return True
         inner = (one for body in subgraphs(node) for one in nested_nodes(body))
         return any(one.op_type in self._missing and not default_domain(one.domain) for one in inner)
 
     def _expanded(self, node: onnx.NodeProto, scope: Scope, where: str, holds: bool) -> Spliced | None:
-        """Return what comes in place of a node; None if it stays."""
+        """Return the nodes that replace a node; None if it stays."""
         if default_domain(node.domain) or node.op_type not in (IF, LOOP, SCAN):
             return None
         if any(attribute.ref_attr_name for attribute in node.attribute):
@@ -156,7 +156,7 @@ class _Expansion:
         else:
             return None
         if isinstance(found, Reason):
-            # The condition of an If decides alone which of its branches is needed.
+            # The condition of an If alone determines the required branch.
             self.kept[where] = Reason(found, found.missing or node.op_type == IF)
             return None
         return found
@@ -178,7 +178,7 @@ class _Expansion:
         return found
 
     def _both_branches(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | Reason | None:
-        """Return both branches and a Where for each output, or why that would not be the same."""
+        """Return both branches and a Where for each output, or the reason why that would change the results."""
         if IF not in self._missing:
             return None
         condition = scope[node.input[0]] or Facts()
@@ -220,7 +220,7 @@ class _Expansion:
         return found.node("Where", [chosen, one, other], label)
 
     def _gathered(self, found: Spliced, chosen: str, one: str, other: str, label: str) -> str:
-        """Stack both values, and take one of them by its number."""
+        """Stack both values, and select one of them with Gather."""
         rows = [
             found.with_axis("Unsqueeze", value, 0, self._names.new(f"{label}/{name}"), self._opset)
             for name, value in (("else", other), ("then", one))
@@ -230,11 +230,11 @@ class _Expansion:
         return found.element(both, number, label)
 
     def _once(self, name: str) -> str:
-        """Return the name of a value that is put somewhere once: its own, if no other value has it."""
+        """Return the name of a value that is emitted once: its own name, if it is unused."""
         return name if self._defined[name] == 1 else self._names.new(name)
 
     def _label(self, name: str) -> str:
-        """Return the name of a node that is put somewhere once."""
+        """Return the name of a node that is emitted once."""
         return name if self._labels[name] == 1 else self._names.new(name)
 
     def _note(self, action: Action, node: onnx.NodeProto, where: str, why: str, made: tuple[str, ...] = ()) -> None:
@@ -243,17 +243,17 @@ class _Expansion:
 
 
 def _branches(node: onnx.NodeProto) -> tuple[onnx.GraphProto, onnx.GraphProto]:
-    """Return what an If does if its condition is true, and if it is false."""
+    """Return the branches of an If for a true and for a false condition."""
     return subgraph(node, _BRANCHES[0]), subgraph(node, _BRANCHES[1])
 
 
 def _are_alike(one: Facts, other: Facts) -> bool:
-    """Return whether two values are tensors of one type and one known shape."""
+    """Return whether two values are tensors of the same type and the same known shape."""
     return bool(one.dtype) and one.dtype == other.dtype and one.shape == other.shape and is_static(one)
 
 
 def _why_it_may_fail(node: onnx.NodeProto, scope: Scope) -> str:
-    """Return why a node may not run on whatever elements its inputs have; empty if it does."""
+    """Return the reason why a node may fail for some input elements; empty if it never fails."""
     if any(subgraphs(node)):
         return "stays"
     if default_domain(node.domain):
@@ -271,7 +271,7 @@ def _why_it_may_fail(node: onnx.NodeProto, scope: Scope) -> str:
 
 
 def _definitions(graph: onnx.GraphProto) -> Iterator[str]:
-    """Yield the names of the values that a graph, and each graph in it, has of its own."""
+    """Yield the names of the values that a graph and its subgraphs define."""
     yield from (value.name for value in graph.input)
     yield from (tensor.name for tensor in graph.initializer)
     for node in graph.node:

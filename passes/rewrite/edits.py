@@ -15,10 +15,10 @@ FunctionKey = tuple[str, str, str]
 
 
 class Replace(NamedTuple):
-    """Write a fragment in place of a node; `sources` says what each operand of the fragment is.
+    """Replace a node by a fragment; `sources` has the source of each operand of the fragment.
 
-    Outputs that are `renamed` are written by no node: who reads them reads what they are instead. `cast` is the Cast
-    behind the node that is replaced together with it, in whose place the fragment stands; `inputs` are the node's then.
+    No node computes the `renamed` outputs: consumers are rewired to the source value. `cast` is the following Cast that
+    is replaced together with the node; the fragment takes its place, and `inputs` are the node's.
     """
 
     fragment: Fragment
@@ -37,31 +37,31 @@ class Replace(NamedTuple):
 
 @dataclass(frozen=True)
 class DropAttributes:
-    """Keep a node but for attributes that mean nothing at the target's version, or do not exist there."""
+    """Keep a node without attributes that the target's version ignores or does not have."""
 
     drop: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class CarryValue:
-    """Give a Loop that carries nothing a value to carry: Loop-1 must have one."""
+    """Add a loop-carried value to a Loop without any, because Loop-1 requires one."""
 
 
 @dataclass(frozen=True)
 class NestScan:
-    """Put a Scan-8 into a Scan that goes through the batch, of which later versions know nothing."""
+    """Nest a Scan-8 in a Scan over the batch, because later versions have no batch axis."""
 
 
 @dataclass(frozen=True)
 class CallFunction:
-    """Call a copy of a function that is made for these inputs."""
+    """Call a copy of a function that is specialized for these inputs."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Drop:
-    """Write nothing: the Cast that reads the node is replaced together with it."""
+    """Remove a node that is replaced together with the Cast that reads it."""
 
 
 Change = Replace | DropAttributes | CarryValue | NestScan | CallFunction | Drop
@@ -69,7 +69,7 @@ Change = Replace | DropAttributes | CarryValue | NestScan | CallFunction | Drop
 
 @dataclass(frozen=True)
 class Decision:
-    """The decision for a node, and for every node that differs only in place and names."""
+    """The decision for a node, and for every node that differs only in its index and names."""
 
     change: Change | None
     steps: tuple[Step, ...]
@@ -78,7 +78,7 @@ class Decision:
 
 
 class KnownDecision(NamedTuple):
-    """A decision, and the facts about the node's inputs on which it rests."""
+    """A decision, and the facts about the node's inputs that it depends on."""
 
     decision: Decision
     inputs: tuple[Facts | None, ...]
@@ -91,11 +91,11 @@ class GraphPlan:
     path: str
     changes: dict[int, Change] = field(default_factory=dict)
     notes: dict[str, Facts] = field(default_factory=dict)
-    """Outputs of the graph whose shapes are to be declared, since they may be inferred no more."""
+    """The outputs of the graph whose shapes must be declared, because they may no longer be inferred."""
     inner: dict[tuple[int, str], GraphPlan] = field(default_factory=dict)
 
     def all(self) -> Iterator[GraphPlan]:
-        """Yield this plan and those of all graphs inside."""
+        """Yield this plan and the plans of all subgraphs."""
         yield self
         for plan in self.inner.values():
             yield from plan.all()
@@ -103,7 +103,7 @@ class GraphPlan:
 
 @dataclass(frozen=True)
 class FunctionPlan:
-    """A function of the result: which one it is made of, its name, the attributes that are bound, what to do in it."""
+    """A function of the result: its source function, its name, the bound attributes, and its plan."""
 
     key: FunctionKey
     name: str
@@ -117,9 +117,9 @@ class Planned:
 
     plan: Plan
     graphs: tuple[GraphPlan, ...]
-    """The main graph's, then those of training_info in order."""
+    """The plan of the main graph, followed by those of training_info in order."""
     functions: tuple[FunctionPlan, ...]
     constants: bool = False
-    """Whether a Constant of any type may stand on the target."""
+    """Whether the target supports Constant for all types."""
     initializers: bool = True
-    """Whether constants can be initializers only, whatever the ir_version."""
+    """Whether constants must be initializers, whatever the ir_version."""

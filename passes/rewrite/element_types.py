@@ -1,7 +1,7 @@
-"""Change the element types of a model's values: int64 to int32, say.
+"""Change the element types of a model's values, such as int64 to int32.
 
-Each value has one type, and a Cast stands where a node needs another: where its schema demands the old type, or where
-the installed onnxruntime has no kernel for the new one. Which values change is decided in type_choice.py.
+Each value has one type. A Cast is added if a node needs another type: if its schema requires the old type, or if the
+installed onnxruntime has no kernel for the new one. type_choice.py decides which values change.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from opshift.passes.rewrite.type_choice import TypeChoice, Types, is_narrower, n
 
 @dataclass(frozen=True)
 class Retyped:
-    """What became of a model whose element types were changed in place."""
+    """The result of changing a model's element types in place."""
 
     steps: tuple[Step, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     outer: bool = False
-    """Whether inputs or outputs have other types."""
+    """Whether model inputs or outputs have other types."""
     casts: int = 0
-    """How many Casts were added."""
+    """The number of added Casts."""
     wide: Mapping[str, str] = field(default_factory=dict)
-    """Why nodes keep a wider type of floats, by their paths."""
+    """The reasons why nodes keep a wider float type, by node path."""
     narrowed: frozenset[str] = frozenset()
     """The paths of nodes that compute in narrower floats."""
     narrow: frozenset[str] = frozenset()
@@ -60,10 +60,9 @@ class Retyped:
 
 
 def change_types(model: onnx.ModelProto, values: Scope, asked: Types, *, runnable: bool) -> Retyped:
-    """Change element types in place; `values` are the known facts about the model, which calls no functions.
+    """Change element types in place; `values` are the facts about the model, which calls no functions.
 
-    With `runnable`, a node keeps the type for which the installed onnxruntime has a kernel, if it has none for the new
-    one.
+    With `runnable`, a node keeps its type if the installed onnxruntime has a kernel only for that type.
     """
     changed = {
         value.name: whole_numbers_of_type(wanted) & of_type(old)
@@ -85,7 +84,7 @@ def change_types(model: onnx.ModelProto, values: Scope, asked: Types, *, runnabl
 
 
 def _held(tensor: TensorProto, facts: Facts | None) -> TensorProto | None:
-    """Return a constant with its elements in it; None where they are in a file, and too many to be known."""
+    """Return a constant with its elements; None if they are in a file and too large to read."""
     if tensor.data_location != TensorProto.EXTERNAL:
         return tensor
     if facts is None or facts.known is None:
@@ -109,7 +108,7 @@ class _Retyping:
     constants: dict[str, str] = field(default_factory=dict)
     """The copies of constants in another type."""
     casts: int = 0
-    """How many Casts were added."""
+    """The number of added Casts."""
     narrowed: set[str] = field(default_factory=set)
     """The paths of nodes that compute in narrower floats."""
     stored: dict[str, int] = field(default_factory=dict)
@@ -143,7 +142,7 @@ class _Retyping:
         self.stored |= graph.stored
 
     def _restore_names(self, graph: RetypedGraph) -> None:
-        """Give copies of constants the names of the constants, where nothing needs these any more."""
+        """Give copies of constants their original names, if the originals are unused."""
         read = {value.name for value in graph.proto.output}
         read.update(name for node in graph.nodes for name in names_read(node))
         gone = {name: copy for name, copy in self.constants.items() if name in graph.constants and name not in read}
@@ -159,9 +158,9 @@ class _Retyping:
             graph.stored[value.name] = wanted
 
     def _output(self, graph: RetypedGraph, value: onnx.ValueInfoProto) -> None:
-        """Give an output of the model its type; its name stays, and the value of another type gets a new one."""
+        """Set the type of a model output; the output keeps its name, and the value of another type gets a new one."""
         if not value.type.HasField("tensor_type"):
-            return  # sequences and optionals keep their types, and so do the nodes that make them
+            return  # sequences and optionals keep their types, and so do the nodes that create them
         declared = value.type.tensor_type.elem_type
         wanted = self.asked.changes.get(declared, declared) if self.asked.outer else declared
         source = graph.source(value.name)
@@ -189,7 +188,7 @@ class _Retyping:
     def _inner(
         self, proto: onnx.GraphProto, scope: Scope, ranges: Ranges, outer: RetypedGraph, path: str, types: GraphTypes
     ) -> None:
-        """Change a graph that a node holds, whose inputs and outputs get the types that the node gives them."""
+        """Change a subgraph, whose inputs and outputs get the types that the node requires."""
         graph = RetypedGraph(proto, scope, ranges, outer)
         graph.constants.update((tensor.name, tensor) for tensor in proto.initializer)
         for value, dtype in zip(proto.input, types.inputs, strict=False):
@@ -205,7 +204,7 @@ class _Retyping:
             wanted = dtype or (declared.dtype if declared is not None else None) or graph.dtype(name)
             held = self._as(graph, name, wanted) if wanted else name
             if held in given or (held != value.name and held not in values_made(graph)):
-                # A graph returns values of its own, each once.
+                # A graph must compute its outputs itself, each once.
                 made = self.names.new(value.name)
                 graph.nodes.append(named_node(made, IDENTITY, [held], made))
                 held = made
@@ -226,7 +225,7 @@ class _Retyping:
     # --- values ---
 
     def _as(self, graph: RetypedGraph, name: str, dtype: int) -> str:
-        """Return the name of a value in a type, for a node that is added next."""
+        """Return the name of a value in a type, for the next added node."""
         name = graph.source(name)
         now = graph.dtype(name)
         if now is None or now == dtype:
@@ -326,7 +325,7 @@ class _Retyping:
         self.steps.append(Step(action, where, node.op_type, schema.since_version, why, assumes=assumes))
 
     def _keep(self, graph: RetypedGraph, node: onnx.NodeProto, places: Sequence[Place]) -> None:
-        """Leave values at a node in the types that they had."""
+        """Keep the original types of values at a node."""
         for place in places:
             if place.is_output:
                 if place.facts.dtype:
@@ -335,21 +334,21 @@ class _Retyping:
                 node.input[place.index] = self._as(graph, place.name, place.facts.dtype)
 
     def _skip_casts(self, graph: RetypedGraph, node: onnx.NodeProto) -> None:
-        """Read what a Cast before this one read, if that lost nothing."""
+        """Read the input of a preceding Cast, if the Cast was lossless."""
         source = node.input[0]
         earlier = next((one.casts[source] for one in graph.around() if source in one.casts), None)
         if earlier is not None:
             node.input[0] = earlier
         before, after = graph.scope[node.input[0]], graph.scope[node.output[0]]
         if after is not None and after.dtype == TensorProto.STRING:
-            node.input[0] = source  # 1 and 1.0 are not written alike
+            node.input[0] = source  # 1 and 1.0 have different string forms
             return
         if before is None or after is None:
             return
         if after.dtype == before.dtype or after.dtype in exact_types(before.dtype or 0):
             graph.casts[node.output[0]] = graph.source(node.input[0])
 
-    # --- nodes that hold graphs ---
+    # --- nodes with subgraphs ---
 
     def _with_graphs(self, graph: RetypedGraph, node: onnx.NodeProto, where: str) -> None:
         schema = schema_read_at("", node.op_type, self.choice.opset)
@@ -399,7 +398,7 @@ class _Retyping:
 
 
 def _rename(graph: RetypedGraph, renamed: Mapping[str, str]) -> None:
-    """Rename values of a graph, wherever they are made or read."""
+    """Rename values of a graph in all nodes that write or read them."""
     rename_values(graph.nodes if renamed else (), renamed)
     for named in (*graph.proto.initializer, *graph.proto.value_info):
         named.name = renamed.get(named.name, named.name)

@@ -1,6 +1,6 @@
-"""Give nodes fewer axes where a target takes few: merge neighbours that are treated alike, with a Reshape around.
+"""Reduce the rank of nodes for targets with a rank limit: merge adjacent equivalent axes, with Reshapes around.
 
-A Reshape that reads another one reads the input of that instead, so that a tensor of many axes between them is gone.
+A Reshape after another Reshape reads the first one's input, which removes the tensor with many axes between them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Shape = tuple[Dim, ...]
 
 
 def may_exceed(model: onnx.ModelProto, ranks: Mapping[str, int]) -> bool:
-    """Return whether an operator whose axes are limited may have more: as far as declarations and constants tell."""
+    """Return whether an operator with a rank limit may exceed it, judging by declarations and constants."""
     nodes = [*nested_nodes(model.graph)]
     least = min((ranks[node.op_type] for node in nodes if node.op_type in ranks), default=None)
     if least is None:
@@ -51,9 +51,9 @@ def may_exceed(model: onnx.ModelProto, ranks: Mapping[str, int]) -> bool:
 
 
 def merge_axes(model: onnx.ModelProto, values: Scope, ranks: Mapping[str, int]) -> tuple[Step, ...]:
-    """Give, in place, the nodes of operators fewer axes that have more than these, and return what became of them.
+    """Reduce the rank of nodes above their operators' limits, in place, and return the steps.
 
-    `values` are the known facts about the model. Nodes that have no such form stay.
+    `values` are the facts about the model. Nodes without a form of lower rank stay.
     """
     names, opset = Names(model), default_opset(model.opset_import) or 1
     if opset < FIRST:
@@ -83,10 +83,10 @@ class _Merging:
     ranks: Mapping[str, int]
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     shapes: dict[str, Shape] = field(default_factory=dict)
-    """The shapes of values that are new."""
+    """The shapes of new values."""
 
     def steps(self, path: str) -> list[Step]:
-        """Rewrite the graph, and return what became of its nodes."""
+        """Rewrite the graph, and return the steps of its nodes."""
         found: list[Step] = []
         for index, node in enumerate(self.graph.node):
             before, constants = len(self.nodes), len(self.graph.initializer)
@@ -107,7 +107,7 @@ class _Merging:
         return Step(Action.LOWER, where, node.op_type, since, why, ("merged_axes",), becomes)
 
     def _merge(self, node: onnx.NodeProto) -> bool:
-        """Add a node with fewer axes, and what is around it, if it has too many and there is such a form."""
+        """Add a node of lower rank and its Reshapes, if the node exceeds the limit and such a form exists."""
         most = None if default_domain(node.domain) else self.ranks.get(node.op_type)
         read = [self.scope[name] for name in node.input if name]
         if most is None or not any((facts.rank or 0) > most for facts in read if facts is not None):
@@ -121,7 +121,7 @@ class _Merging:
         return bool(stages) and self._write(node, lifted, stages or ())
 
     def _write(self, node: onnx.NodeProto, lifted: Lifted, stages: Stages) -> bool:
-        """Add the nodes of all stages; what was added does not count if one of them cannot be written."""
+        """Add the nodes of all stages; if one of them cannot be added, remove all."""
         result = ""
         for place, (meaning, operands) in enumerate(stages):
             less = dataclasses.replace(lifted, meaning=meaning, operands=tuple(operands))
@@ -138,7 +138,7 @@ class _Merging:
         return True
 
     def _input(self, node: onnx.NodeProto, before: Lifted, less: Lifted, index: int | None, result: str) -> str | None:
-        """Return the input of a merged node, a Reshape or a constant where it is another; None: there is none."""
+        """Return the input of a merged node, reshaped if necessary; None if that is impossible."""
         facts = None if index is None else less.operands[index]
         if index is None or facts is None:
             return ""
@@ -164,7 +164,7 @@ class _Merging:
         return output
 
     def _node(self, node: onnx.NodeProto, less: Lifted, native: Native, inputs: list[str], *, last: bool) -> str:
-        """Add a merged node, the last one with a Reshape of its outputs to their shapes; return its first output."""
+        """Add a merged node; the last one gets Reshapes of its outputs. Return its first output."""
         facts = tuple(None if index is None else less.operands[index] for index in native.inputs)
         name = less.operator.name
         typed = Node("", name, native.since_version, native.attributes, facts, tuple(map(bool, node.output)))
@@ -191,7 +191,7 @@ class _Merging:
     # --- one Reshape after another ------------------------------------------------------------------------------------
 
     def _chain(self) -> None:
-        """Let each node that keeps the order of elements read what the first one of several in a row reads."""
+        """Rewire nodes that keep the order of elements to the first input of their chain."""
         nodes, self.nodes = self.nodes, []
         returned = {value.name for value in self.graph.output}
         made: dict[str, onnx.NodeProto] = {}
@@ -214,11 +214,11 @@ class _Merging:
                 made[node.output[0]] = self.nodes[-1]
 
     def _is_long(self, name: str) -> bool:
-        """Return whether a value has more axes than some operators take."""
+        """Return whether a value has more axes than some operators accept."""
         return len(self._shape(name) or ()) > min(self.ranks.values())
 
     def _used(self) -> list[onnx.NodeProto]:
-        """Return the nodes without those that keep the order of elements for nobody."""
+        """Return the nodes without unused nodes that keep the order of elements."""
         read = Counter(name for node in self.nodes for name in names_read(node))
         read.update(value.name for value in self.graph.output)
         kept = []
@@ -231,6 +231,6 @@ class _Merging:
 
 
 def _keeps_order(node: onnx.NodeProto) -> bool:
-    """Return whether the output has the elements of the first input, in their order."""
+    """Return whether the output has the elements of the first input in their order."""
     plain = not default_domain(node.domain)
     return plain and (node.op_type == IDENTITY or traits(node.op_type).keeps_order)

@@ -1,4 +1,4 @@
-"""Fix the shapes of a model's inputs: what was asked for, brought together with what the model declares."""
+"""Fix the shapes of a model's inputs: merge the requested shapes with the declared ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Shapes = Mapping[str, tuple[Dim, ...] | None]
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes that a conversion is asked to give the dims of a model's inputs.
+    """The requested sizes of the dims of a model's inputs.
 
     Attributes:
         inputs: whole shapes, by the name of the input.
@@ -35,7 +35,7 @@ class Sizes:
     batch: int | None = None
 
     def __bool__(self) -> bool:
-        """Return whether any size is asked for."""
+        """Return whether any size is requested."""
         return bool(self.inputs or self.dims or self.batch is not None)
 
 
@@ -48,22 +48,22 @@ class Fixed:
 
 
 def shape_option(name: str, shape: Sequence[object]) -> str:
-    """Return the option that fixes a shape."""
+    """Return the command-line option that fixes a shape."""
     return f"--input-shape {_word(name)}:{','.join(map(str, shape))}"
 
 
 def _word(name: str) -> str:
-    """Return a name as it is typed, or quoted where it is no single word."""
+    """Return a name for a shell: quoted unless it is a single word."""
     return name if name.isprintable() and " " not in name else printable(name)
 
 
 def input_shapes(model: onnx.ModelProto) -> Shapes:
-    """Return the shapes of the inputs that a caller feeds, as they are declared; None for an unknown rank."""
+    """Return the declared shapes of the inputs that a caller feeds; None for an unknown rank."""
     return {value.name: facts_of_type(value.type).shape for value in graph_inputs(model.graph) if _is_tensor(value)}
 
 
 def fixed(model: onnx.ModelProto, asked: Sizes) -> Fixed:
-    """Return the shapes of the inputs with the sizes that are asked for.
+    """Return the shapes of the inputs with the requested sizes.
 
     Raises:
         UsageError: the model has no such input or dim, or declares another rank or size.
@@ -86,7 +86,7 @@ def fixed(model: onnx.ModelProto, asked: Sizes) -> Fixed:
 
 
 class _Found:
-    """The sizes found so far, each with the option that asks for it."""
+    """The sizes found so far, each with the option that requests it."""
 
     def __init__(self, declared: Shapes) -> None:
         self._declared = declared
@@ -120,7 +120,7 @@ class _Found:
         self.shapes[name] = tuple(dim if size == KEPT else size for dim, size in zip(dims or shape, shape, strict=True))
 
     def set_batch(self, size: int, given: Collection[str]) -> None:
-        """Set the first dims; one that is declared stays, if any input has none."""
+        """Set the first dims; declared batches stay if at least one input has a dynamic one."""
         option = f"--batch {size}"
         firsts = {
             name: dims[0] for name, dims in self._declared.items() if dims and len(dims) > 1 and name not in given
@@ -140,7 +140,7 @@ class _Found:
                 self.shapes[name] = (size, *(self.shapes.get(name) or self._declared[name] or ())[1:])
 
     def _check_given_batch(self, size: int, option: str) -> None:
-        """Raise if an input has another batch, because its whole shape is given."""
+        """Raise if an input with a requested whole shape has another batch."""
         for name, shape in self.shapes.items():
             if len(shape) > 1 and isinstance(shape[0], int) and shape[0] != size:
                 given = shape_option(name, shape)
@@ -193,11 +193,12 @@ def _is_tensor(value: onnx.ValueInfoProto) -> bool:
     return value.type.HasField("tensor_type") or value.type.WhichOneof("value") is None
 
 
-# --- writing them -----------------------------------------------------------------------------------------------------
+# --- declaring the shapes
+# -----------------------------------------------------------------------------------------------
 
 
 def write_inputs(model: onnx.ModelProto, found: Fixed) -> None:
-    """Declare the shapes of the inputs, and the sizes of their symbols wherever these are declared."""
+    """Declare the shapes of the inputs, and replace their symbols by sizes wherever they are declared."""
     for value in model.graph.input:
         shape = found.shapes.get(value.name)
         if shape is not None and value.type.HasField("tensor_type"):
@@ -211,10 +212,10 @@ def write_inputs(model: onnx.ModelProto, found: Fixed) -> None:
 
 
 def write_values(model: onnx.ModelProto, values: Scope) -> None:
-    """Declare the shapes of all values that are known, and add those of the main graph that are not declared yet.
+    """Declare all known shapes of values, including undeclared values of the main graph.
 
-    An attribute is written that onnx's own inference takes for another number where it is left out: it would find the
-    declared shape wrong.
+    Attributes with a default that onnx's inference does not use are added: otherwise it would reject the declared
+    shape.
     """
     for graph, scope in scopes_of(values, model.graph):
         for node in graph.node:
@@ -244,14 +245,14 @@ def undeclared(values: Iterable[onnx.ValueInfoProto]) -> Iterator[onnx.ValueInfo
 
 
 def declare_outputs(model: onnx.ModelProto, values: Scope) -> None:
-    """Declare the shapes of the outputs that have none, where they are known."""
+    """Declare the known shapes of the outputs without a declared shape."""
     for value in undeclared(model.graph.output):
         if (facts := values.own.get(value.name)) is not None:
             _write(value, facts)
 
 
 def _write(value: onnx.ValueInfoProto, facts: Facts) -> None:
-    """Declare the dims that are known; a dim that is not known keeps its name, if the rank is as it was."""
+    """Declare the known dims; an unknown dim keeps its name if the rank is unchanged."""
     if facts.shape is None or not (value.type.HasField("tensor_type") or value.type.WhichOneof("value") is None):
         return
     tensor = value.type.tensor_type
@@ -270,7 +271,7 @@ def _write(value: onnx.ValueInfoProto, facts: Facts) -> None:
 
 
 def dynamic(shapes: Shapes) -> Iterator[str]:
-    """Yield the inputs that have a rank or a dim that is not fixed."""
+    """Yield the inputs with an unknown rank or a dynamic dim."""
     for name, dims in shapes.items():
         if dims is None or not all(isinstance(dim, int) for dim in dims):
             yield name

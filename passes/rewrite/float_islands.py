@@ -1,4 +1,4 @@
-"""Find the nodes that must keep a wider type of floats, by running the model: islands in one of narrower floats.
+"""Find the nodes that must keep a wider float type ("islands"), by running the model.
 
 A node stays where a value overflows or vanishes in the narrower type, or where it departs further from what the model
 computes than rounding explains. Each round runs the model with the islands found so far. The first nodes that depart
@@ -28,10 +28,10 @@ from opshift.passes.rewrite.type_choice import Types, is_narrower
 
 
 class UnmeasuredError(Exception):
-    """A model could not be run; the text has the reason, and `operator` the one without a kernel, if that is it."""
+    """A model could not be run; the text has the reason, and `operator` the operator without a kernel, if any."""
 
     def __init__(self, reason: str, operator: str = "", *, opens: bool = False) -> None:
-        """Take the reason; the model may be one that `opens`, and does not run."""
+        """Store the reason; `opens` is whether onnxruntime opens the model although it cannot run it."""
         super().__init__(reason)
         self.operator, self.opens = operator, opens
 
@@ -49,26 +49,26 @@ Values = Mapping[str, npt.NDArray[Any]]
 Measure = Callable[[], Sequence[Mapping[Key, Sizes]]]
 """Returns how large the values in graphs of nodes of a model are, for each input that is tried."""
 Run = Callable[[onnx.ModelProto, Sequence[str], Collection[str], int], Sequence[Values]]
-"""Returns the values of these names of a model, as far as it has them, for each input that is tried, so many times.
+"""Returns the available values of these names of a model, for each tried input, in this number of runs.
 
-Those of other names are rounded, because they are narrower floats.
+Values of other names are rounded, because they are narrower floats.
 """
 Islands = Callable[[onnx.ModelProto, Types, "Change"], Mapping[str, str]]
 """Searches the islands of a model; raises UnmeasuredError and UnheldError."""
 Change = Callable[[Mapping[str, str]], tuple[onnx.ModelProto, frozenset[str], frozenset[str]]]
-"""Returns the model with narrower floats but in nodes of these paths.
+"""Returns the model with narrower floats, except in the nodes of these paths.
 
-With it come the paths of the nodes that changed, and the values that are narrower floats.
+It also returns the paths of the changed nodes, and the values that are narrower floats.
 """
 
 _ROUNDS = 16
-"""Rounds that look for the first nodes that depart; then all nodes that depart become islands at once."""
+"""The number of rounds that find the first differing nodes; then all differing nodes become islands at once."""
 _HEADROOM = 4
-"""How many times larger values may be on other inputs."""
+"""The headroom factor for values on other inputs."""
 _PARTS = 8
-"""Parts of the islands that are tried in narrower floats again, one after the other."""
+"""The number of parts of the islands that are tried again in narrower floats, one after the other."""
 _MOST_ROUNDS = 32
-"""Rounds after which the whole model keeps its types."""
+"""The number of rounds after which the whole model keeps its types."""
 
 
 @dataclass
@@ -91,7 +91,7 @@ class IslandSearch:
     measure: Measure = lambda: ()
     wide: dict[str, str] = field(default_factory=dict)
     depths: dict[str, int] = field(default_factory=dict)
-    """How many nodes before another one became islands at once, by its path."""
+    """The number of preceding nodes that became islands at once for a node, by its path."""
 
     def search(self, model: onnx.ModelProto) -> Mapping[str, str]:
         """Return the islands of a model, each with the reason.
@@ -131,7 +131,7 @@ class IslandSearch:
     def _release(
         self, fixed: frozenset[str], departing: Callable[[Sequence[Values], frozenset[str]], Mapping[str, str]]
     ) -> None:
-        """Let parts of the islands be narrower again, in order, if nothing departs then: they were found by guesses."""
+        """Narrow parts of the islands again, in order, if nothing differs too much then: islands are guesses."""
         names = [name for node in self.graph.node for name in node.output if name]
         found = [one.where for one in self._nodes() if one.where in self.wide and one.where not in fixed]
         size = -(-len(found) // _PARTS)
@@ -147,7 +147,7 @@ class IslandSearch:
 
     @property
     def _narrow(self) -> int:
-        """The narrowest type that values get."""
+        """The narrowest new type of values."""
         narrower = [new for old, new in self.asked.changes.items() if is_narrower(old, new)]
         return max(narrower, key=bound_of)
 
@@ -159,11 +159,11 @@ class IslandSearch:
         return (one for one in self._nodes() if one.graphs == ("main",))
 
     def _without_kernel(self, error: UnmeasuredError, changed: frozenset[str]) -> dict[str, str]:
-        """Return the nodes of an operator that onnxruntime does not have in the narrower type."""
+        """Return the nodes of an operator without a kernel in onnxruntime for the narrower type."""
         why = f"onnxruntime has no kernel for {type_name(self._narrow)}"
         return {one.where: why for one in self._nodes() if one.where in changed and one.node.op_type == error.operator}
 
-    # --- what the values alone show ---
+    # --- evidence from the values alone ---
 
     def _sizes(self, reference: Sequence[Values]) -> Sequence[Mapping[Key, Sizes]]:
         """Return how large the values of all graphs are, for each input."""
@@ -202,7 +202,7 @@ class IslandSearch:
             return f"it adds up to {total:.6g} on the way, which overflows in {type_name(self._narrow)}"
         return None
 
-    # --- what a run with the islands shows ---
+    # --- evidence from a run with the islands ---
 
     def _departing(
         self,
@@ -213,7 +213,7 @@ class IslandSearch:
         *,
         every: bool,
     ) -> dict[str, str]:
-        """Return the nodes that become islands: the first that depart, or with `every` all of them."""
+        """Return the nodes that become islands: the first differing ones, or with `every` all of them."""
         more: dict[str, str] = {}
         tainted = set(random)
         makers = {name: one for one in self._main() for name in one.node.output if name}
@@ -232,17 +232,17 @@ class IslandSearch:
                 if where in changed:
                     more.setdefault(where, f"its output {why}")
                     continue
-                # Where the nodes just before it do not help, twice as many may.
+                # If the nodes just before do not help, try twice as many.
                 self.depths[where] = depth = 2 * self.depths.get(where, 0) or 1
                 for earlier in _last(one, changed)[:depth] or _nearest(node, makers, changed, depth):
                     more.setdefault(earlier, f"at {where}, which depends on it, {why}")
         return more
 
     def _why(self, name: str, reference: Sequence[Values], found: Sequence[Values], *, decides: bool) -> str | None:
-        """Return how a value departs too far.
+        """Return the reason why a value differs too much, or None.
 
-        For outputs that is three quarters of the bound, since the rest is for other inputs; for values inside, whose
-        effect on outputs counts, four times the bound.
+        The limit for outputs is three quarters of the bound, as a reserve for other inputs. The limit for inner values,
+        which matter only through outputs, is four times the bound.
         """
         bound = bound_of(self._narrow) * (0.75 if decides else 4)
         for before, after in zip(reference, found, strict=True):
@@ -298,7 +298,7 @@ def _last(one: Located, changed: Collection[str]) -> list[str]:
 def _nearest(
     node: onnx.NodeProto, makers: Mapping[str, Located], changed: Collection[str], depth: int
 ) -> Iterator[str]:
-    """Yield the nearest nodes before a node that changed, and those before them, so many one after the other."""
+    """Yield the nearest preceding nodes that changed, and their predecessors, up to this depth."""
     left = dict.fromkeys(names_read(node), depth)
     pending = [*left]
     while pending:

@@ -1,6 +1,6 @@
-"""Write constants in place of nodes whose outputs are known, and drop what nobody reads then.
+"""Replace nodes with known outputs by constants, and drop the nodes that become unused.
 
-Nothing else is changed: no node is moved, joined or exchanged for another.
+Nothing else changes: no node is moved, fused or replaced by another node.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNREAD = "its outputs are unused"
 
 
 def may_fold(model: onnx.ModelProto, missing: Collection[str] = ()) -> bool:
-    """Whether any node reads constants alone, depends on shapes alone, holds graphs, or is of a `missing` operator."""
+    """Return whether any node reads only constants or shapes, has subgraphs, or is of a `missing` operator."""
     if model.functions:
         return True
     constants = {"", *(tensor.name for graph in graphs(model) for tensor in getattr(graph, "initializer", ()))}
@@ -50,7 +50,7 @@ def may_fold(model: onnx.ModelProto, missing: Collection[str] = ()) -> bool:
 
 
 def foldable(model: onnx.ModelProto, values: Scope, types: Collection[int] = ()) -> bool:
-    """Return whether any node computes what is known, or reads what is partly known; `types` as of `fold`."""
+    """Return whether any node has known outputs or partly known inputs; `types` as in `fold`."""
     return any(
         (_is_known(node, scope) and not _is_spelled(node, scope, types))
         or any(name and _is_partly_known(scope[name]) for name in node.input)
@@ -60,9 +60,9 @@ def foldable(model: onnx.ModelProto, values: Scope, types: Collection[int] = ())
 
 
 def is_any_unused(model: onnx.ModelProto, missing: Collection[str]) -> bool:
-    """Return whether a node is unused of an operator that the target lacks; in graphs of nodes, of any operator.
+    """Return whether a node of an unsupported operator is unused; in subgraphs, a node of any operator.
 
-    The branches of an If can both be computed only if all nodes in them can.
+    Both branches of an If can be computed only if all their nodes can.
     """
     found, _ = _unused(model.graph, missing, inner=False)
     return found
@@ -85,23 +85,23 @@ def _unused(graph: onnx.GraphProto, missing: Collection[str], *, inner: bool) ->
 
 
 def fold(model: onnx.ModelProto, values: Scope, types: Collection[int] = ()) -> tuple[Step, ...]:
-    """Fold in place, and return what became of the nodes that are gone; `values` is the known facts about the model.
+    """Fold in place, and return the steps of the removed nodes; `values` are the facts about the model.
 
-    `types` are the element types that the target reads constants in, if not all: others stay Casts of constants.
+    `types` are the element types in which the target reads constants, empty for all; others stay Casts of constants.
     """
     work = _Folding(Names(model), default_opset(model.opset_import) or 1, types)
     work.graph(model.graph, values, "main")
     if work.initializers:
-        # Before 4, an initializer is an input that has a default.
+        # Below ir_version 4, an initializer is an input with a default.
         model.ir_version = max(model.ir_version, 4)
     model.graph.initializer.extend(work.initializers)
     return tuple(reversed(work.steps))
 
 
 def fold_lowered(model: onnx.ModelProto, values: Scope, types: Collection[int] = ()) -> None:
-    """Fold, in place, nodes of the main graph that lowerings wrote: those that an initializer replaces.
+    """Fold emitted nodes of the main graph, in place, if an initializer can replace them.
 
-    No node is added, because all others are on the target already. `values` and `types` are as of `fold`.
+    No node is added, because all other nodes are already legal. `values` and `types` are as in `fold`.
     """
     work = _Folding(Names(model), default_opset(model.opset_import) or 1, types, lowered=True)
     work.graph(model.graph, values, "main")
@@ -109,7 +109,7 @@ def fold_lowered(model: onnx.ModelProto, values: Scope, types: Collection[int] =
 
 
 def reads_constants_alone(model: onnx.ModelProto) -> bool:
-    """Return whether any node of the main graph reads constants alone."""
+    """Return whether any node of the main graph reads only constants."""
     constants = {"", *(tensor.name for tensor in model.graph.initializer)}
     for node in model.graph.node:
         if is_constant(node):
@@ -120,16 +120,16 @@ def reads_constants_alone(model: onnx.ModelProto) -> bool:
 
 
 def _is_known(node: onnx.NodeProto, scope: Scope) -> bool:
-    """Return whether a node that is no constant computes what is known, and small enough to be written down."""
+    """Return whether a node is not a constant and has known outputs that are small enough for constants."""
     if is_constant(node) or not any(node.output):
         return False
     return all(_is_writable(scope.own.get(name)) for name in node.output if name)
 
 
 def _is_spelled(node: onnx.NodeProto, scope: Scope, types: Collection[int]) -> bool:
-    """Return whether a node is a Cast of a constant, as a constant of an element type is written that is none of these.
+    """Return whether a node is a Cast of a constant that expresses a constant outside these element types.
 
-    Without any types, none is.
+    Without any types, the result is false.
     """
     if not types or node.op_type != CAST or default_domain(node.domain):
         return False
@@ -153,12 +153,12 @@ class _Folding:
     opset: int
     types: Collection[int]
     lowered: bool = False
-    """Whether no node is added."""
+    """Whether nodes must not be added."""
     steps: list[Step] = field(default_factory=list)
     initializers: list[onnx.TensorProto] = field(default_factory=list)
 
     def graph(self, graph: onnx.GraphProto, scope: Scope, path: str) -> set[str]:
-        """Fold one graph, and return the names that it reads from outside."""
+        """Fold one graph, and return the outer names that it reads."""
         graph_outputs = {value.name for value in graph.output}
         needed = set(graph_outputs)
         for annotation in graph.quantization_annotation:
@@ -194,7 +194,7 @@ class _Folding:
         return needed - _tidied(graph, needed)
 
     def _becomes_constant(self, node: onnx.NodeProto, scope: Scope, wanted: Collection[str], *, held: bool) -> bool:
-        """Return whether constants replace a node; `held`: initializers of the main graph would."""
+        """Return whether constants replace a node; `held`: as initializers of the main graph."""
         found = [scope.own.get(name) for name in wanted]
         if self.lowered and not (held and all(self._is_read(facts) for facts in found)):
             return False
@@ -206,7 +206,7 @@ class _Folding:
         return not self.types or (facts is not None and facts.dtype in self.types)
 
     def _canonical(self, node: onnx.NodeProto, scope: Scope) -> onnx.NodeProto | None:
-        """Return a node in the form in which inputs are constant of which only some elements are known."""
+        """Return a node in the form in which inputs with partly known elements are constant."""
         operator = operator_for("", node.op_type) if not default_domain(node.domain) else None
         inputs = [scope[name] if name else None for name in node.input]
         if operator is None or operator.normal is None or not any(map(_is_partly_known, inputs)):
@@ -235,7 +235,7 @@ class _Folding:
         return read
 
     def _constant(self, node: onnx.NodeProto, name: str, facts: Facts | None, *, held: bool) -> list[onnx.NodeProto]:
-        """Return the node that gives a constant its name; none where an initializer of the main graph does, `held`."""
+        """Return the node that outputs a constant under a name; none if an initializer does (`held`)."""
         assert facts is not None
         assert facts.dtype
         assert facts.known is not None
@@ -257,7 +257,7 @@ class _Folding:
 
 
 def _tidied(graph: onnx.GraphProto, needed: Collection[str]) -> set[str]:
-    """Drop initializers and types of values that are gone, and return the names that the graph has."""
+    """Drop the initializers and declared types of removed values, and return the names that the graph defines."""
     inputs = {value.name for value in graph.input}
     for tensors in (graph.initializer, graph.sparse_initializer):
         for index in range(len(tensors) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Operators of other domains: why a node can neither stay on the target nor be replaced."""
+"""Explain why nodes of other domains can neither stay on the target nor be replaced."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ WITHOUT = "Export the model again without the optimization that made this node."
 """The fix if a node has no replacement."""
 
 NUMBERS = "Export the model again with other options, or keep it for a runtime that has ai.onnx.ml."
-"""The same of ONNX's operators for classical machine learning, which no optimization makes."""
+"""The same for ONNX's operators for classical machine learning, which no optimization emits."""
 
 
 def hint(domain: str) -> str:
-    """Return what helps where no lowering of a domain's operator applies."""
+    """Return the fix if no lowering of a domain's operator applies."""
     return NUMBERS if domain == ML else WITHOUT
 
 
 def refusal(node: onnx.NodeProto, where: str, why: Reason, target: Target | None) -> Refusal | None:
-    """Return why a node that cannot stay, for the reason `why`, cannot be replaced either; None if that may be."""
+    """Return the refusal of a node that cannot stay, for the reason `why`; None if it may be replaced."""
     domain = default_domain(node.domain)
     label = f"{domain}::{node.op_type}" if domain else node.op_type
     if operator_for(domain, node.op_type) is None:
@@ -50,7 +50,7 @@ def _hint(label: str, final: bool, target: Target | None) -> str:
 
 
 def _unknown(domain: str, node: onnx.NodeProto) -> str:
-    """Return what a node of onnxruntime's own operators has that its schema does not have; nothing if all is known."""
+    """Return the attributes, inputs or outputs that a node of onnxruntime's domain has and its schema lacks; or ""."""
     schema = schema_read_at(domain, node.op_type, 1) if node.op_type in dialect.operators(domain) else None
     if schema is None:
         return ""

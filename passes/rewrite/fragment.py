@@ -1,4 +1,4 @@
-"""Fragments: the nodes that express the meaning of a node on a target, or why there are none."""
+"""Define fragments, the nodes that express the meaning of a node on a target, and failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opshift.passes.base.results import Candidate
 
 
 class Input(NamedTuple):
-    """The operand of the node that is replaced."""
+    """An operand of the replaced node."""
 
     operand: int
 
@@ -43,19 +43,19 @@ ValueRef = Input | Constant | Output | None
 
 @dataclass(frozen=True)
 class LoopBody:
-    """The body of a Loop: input 0 is the number of the iteration, then come those carried; all others are outside."""
+    """The body of a Loop: input 0 is the iteration number, loop-carried values follow; others are outer values."""
 
     fragment: Fragment
     carries: tuple[Facts, ...]
     rows: tuple[Facts, ...]
-    """What each iteration gives besides: for none of them, onnxruntime 1.32.0 reads the rank off what is declared."""
+    """The facts about scan outputs: without iterations, onnxruntime 1.32.0 reads the rank from the declared type."""
 
 
 @dataclass(frozen=True)
 class FragmentNode:
     """A node of a fragment.
 
-    A Loop has a `body`, and besides its own inputs those values from outside that its body reads.
+    A Loop has a `body`, and its inputs are followed by the outer values that its body reads.
     """
 
     name: str
@@ -66,13 +66,13 @@ class FragmentNode:
 
     @functools.cached_property
     def form(self) -> tuple[onnx.NodeProto, Any, Any]:
-        """The node to be filled in, and its lists of inputs and outputs."""
+        """The node without names, and its lists of inputs and outputs."""
         return form(self.name, self.attributes)
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """The nodes that express a meaning on the target, in order, and where each output comes from."""
+    """The nodes that express a meaning on the target, in order, and the source of each output."""
 
     nodes: tuple[FragmentNode, ...]
     outputs: tuple[ValueRef, ...]
@@ -80,13 +80,13 @@ class Fragment:
     cost: float
     assumes: frozenset[str] = frozenset()
     rounds: bool = False
-    """Whether it computes the same only but for rounding."""
+    """Whether its results are equal only up to rounding."""
     ways: tuple[Candidate, ...] = field(default=(), compare=False)
-    """The candidates, the chosen one among them."""
+    """The candidates, including the chosen one."""
 
     @functools.cached_property
     def made(self) -> tuple[tuple[tuple[Output, str], ...], ...]:
-        """The outputs of each node, and the suffixes of the names of new values."""
+        """The outputs of each node, with the suffixes for the names of new values."""
         return tuple(
             tuple(
                 (Output(place, position), f"/{leaf.name}:{position}" if leaf.outputs > 1 else f"/{leaf.name}.out")
@@ -98,23 +98,23 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no derivation: the operator's own reason, then the nearest lowering's, and what is missing."""
+    """The reason why there is no derivation: of the operator itself, of the nearest lowering, and what is missing."""
 
     reason: str
     missing: bool = False
     assumption: str = ""
     busy: frozenset[Hashable] = frozenset()
-    """Meanings that were being derived already, on which it leaned: where they are not, it says nothing."""
+    """The meanings in progress that the search depended on: without them, this failure is not conclusive."""
     beside: bool = False
-    """It does not apply, whatever the target has."""
+    """It applies on no target."""
     absent: bool = False
     """The target's opset does not have the operator."""
     least: float = 0.0
-    """What it costs at least: as much as another candidate, or more."""
+    """The lower bound of its cost, which is at least that of another candidate."""
 
 
 def pruned(fragment: Fragment) -> Fragment:
-    """Drop nodes that nobody reads: a lowering may find that it needs no run-time shape after all."""
+    """Drop unused nodes: a lowering may not need a run-time shape after all."""
     read = {ref.node for ref in fragment.outputs if isinstance(ref, Output)}
     for index in range(len(fragment.nodes) - 1, -1, -1):
         if index in read:
@@ -134,14 +134,14 @@ def pruned(fragment: Fragment) -> Fragment:
 
 
 def moved(ref: ValueRef, base: int, operands: Sequence[ValueRef]) -> ValueRef:
-    """Return where a value comes from in a fragment that another is put into, after `base` nodes of that."""
+    """Return the source of a value after its fragment is inserted behind `base` nodes of another one."""
     if isinstance(ref, Output):
         return Output(ref.node + base, ref.place)
     return operands[ref.operand] if isinstance(ref, Input) else ref
 
 
 def operand_sources(lifted: Lifted) -> tuple[int | Constant | None, ...]:
-    """Return for each operand the index of the node's input, or its constant."""
+    """Return, for each operand, the index of the node's input, or its constant."""
     return tuple(
         source
         if source is not None or facts is None

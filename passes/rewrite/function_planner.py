@@ -1,4 +1,4 @@
-"""Model-local functions: planned as they are where that needs no facts, else once for each kind of call."""
+"""Plan model-local functions: generically if no facts are needed, otherwise once for each kind of call."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions
 from opshift.passes.rewrite.unknown_types import UnknownTypes
 
 PlanGraph = Callable[[onnx.FunctionProto, str, int, Values, Mapping[str, Any] | None], GraphPlan]
-"""Plans a function's nodes: the function, its path, its opset, the scope, and the parameters that are bound, if any."""
+"""Plans a function's nodes: the function, its path, opset and scope, and the bound parameters, if any."""
 
 COPIES = 64
-"""Copies of one function, for as many kinds of calls; a model with more is refused."""
+"""The maximum number of copies of one function for different kinds of calls; a model with more is refused."""
 
 
 class Functions:
-    """The functions of one model, as they are planned for one target; `known` has them by key."""
+    """The functions of one model, planned for one target; `known` holds them by key."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Functions:
         plan_graph: PlanGraph,
         alike: Functions | None,
     ) -> None:
-        """Plan with these; what `alike` knows of the same functions is not inferred again."""
+        """Store the model and its planners; `alike` provides the inferred facts of the same functions."""
         self._model = model
         self._source = default_opset(model.opset_import) or 1
         self._ledger = ledger
@@ -60,10 +60,10 @@ class Functions:
         self._scopes: dict[Hashable, Values] = alike._scopes if alike else {}
 
     def plan_the_rest(self) -> None:
-        """Plan the functions that nobody calls."""
+        """Plan the uncalled functions."""
         for key in self.known:
             if self.as_it_is(key) is None and key not in self.copies:
-                # Nobody says which types it is for; it stays one for those that the target takes.
+                # Its element types are unknown; it stays valid for the types that the target accepts.
                 self._unknown.ignored = True
                 self.planned(key, (), {}, called=False)
                 self._unknown.ignored = False
@@ -75,7 +75,7 @@ class Functions:
         return tuple({(made.key, made.name): made for made in (*as_they_are, *copies)}.values())
 
     def imports(self) -> Iterator[tuple[str, int]]:
-        """Yield the functions whose opset is another than the model's, with that opset."""
+        """Yield the functions whose opset differs from the model's, with that opset."""
         for function in self._model.functions:
             version = default_opset(function.opset_import)
             if version not in (None, self._source):
@@ -84,7 +84,7 @@ class Functions:
     def _scope_of(
         self, key: FunctionKey, inputs: Sequence[Facts | None], bound: Mapping[str, Any], *, known: bool
     ) -> Values:
-        """The known facts about the values in a function, called so; inferred once for all targets."""
+        """Return the facts about the values in a function for a kind of call; inferred once for all targets."""
         kind = key, tuple(inputs), _hashable(bound), known
         if kind not in self._scopes:
             called = [self.known[one] for one in self._called(key)]
@@ -94,7 +94,7 @@ class Functions:
         return self._scopes[kind]
 
     def _called(self, key: FunctionKey) -> Sequence[FunctionKey]:
-        """Return the functions that a function calls, or that one of those calls."""
+        """Return the functions that a function calls, directly or indirectly."""
         found: dict[FunctionKey, None] = {}
         waiting = [key]
         while waiting:
@@ -107,7 +107,7 @@ class Functions:
         return list(found)
 
     def call(self, key: FunctionKey, context: NodeContext) -> CallFunction | None:
-        """Plan a call: None where the function stays one for all calls, under its name."""
+        """Plan a call; return None if the function keeps its name and one body for all calls."""
         function = self.known[key]
         if context.bound is None:
             if self.as_it_is(key) is None:
@@ -122,7 +122,7 @@ class Functions:
     def planned(
         self, key: FunctionKey, inputs: Sequence[Facts | None], attributes: Mapping[str, Any], *, called: bool
     ) -> CallFunction | None:
-        """Plan a function for one kind of call: as it is for all calls, if that needs no facts, else a copy of it."""
+        """Plan a function for one kind of call: generically if no facts are needed, otherwise a copy."""
         function = self.known[key]
         if self.as_it_is(key) is not None:
             return None
@@ -156,7 +156,7 @@ class Functions:
         done = dataclasses.replace(plan, graph=graph)
         if not any(part.changes or part.notes for part in graph.all()):
             done = FunctionPlan(key, function.name, {}, graph)
-        # Calls of two kinds often come to the same function.
+        # Calls of two kinds often lead to the same function.
         alike = next((one for _, one in made[:place] if one.bound == done.bound and same_work(one.graph, graph)), None)
         if alike is None and done.name != name and any(one.name == done.name for _, one in made[:place]):
             done = dataclasses.replace(plan, graph=graph)
@@ -164,10 +164,10 @@ class Functions:
         return None if made[place][1].name == function.name else CallFunction(made[place][1].name)
 
     def _refuse_unread(self, function: onnx.FunctionProto, inputs: Sequence[Facts | None], graph: GraphPlan) -> None:
-        """Refuse an input that nothing reads any more, if onnxruntime then does not accept its type.
+        """Refuse an input that becomes unused, if onnxruntime does not accept its type then.
 
-        The type of an input that no node reads must be one that onnx 1.10 had: onnxruntime 1.32.0, "Type
-        'tensor(float8e5m2)' of input parameter (x) of operator (F) in node () is invalid".
+        An unused input must have a type that onnx 1.10 had: onnxruntime 1.32.0, "Type 'tensor(float8e5m2)' of input
+        parameter (x) of operator (F) in node () is invalid".
         """
         unread = read_names(function, GraphPlan("")) - read_names(function, graph)
         for name, facts in zip(function.input, inputs, strict=False):
@@ -181,13 +181,13 @@ class Functions:
         return next(name for number in itertools.count(1) if (name := f"{function.name}__{number}") not in taken)
 
     def as_it_is(self, key: FunctionKey) -> FunctionPlan | None:
-        """Plan a function without facts, once; None, leaving no trace, where that meets any refusal.
+        """Plan a function once without facts; return None, without recording anything, if a node is refused.
 
-        None too where a node of unknown type is lowered: its lowering may be for fewer types than the node is. So it
-        is where it depends on the type whether onnxruntime has a kernel.
+        Return None, too, if a node of unknown type is lowered, because the lowering may support fewer types, or if the
+        existence of an onnxruntime kernel depends on the type.
         """
         if key not in self._generic:
-            self._generic[key] = None  # a function that calls itself cannot be planned
+            self._generic[key] = None  # a recursive function cannot be planned
             function = self.known[key]
             mark = self._ledger.mark()
             scope = self._scope_of(key, (), {}, known=False)
@@ -202,20 +202,20 @@ class Functions:
         return self._generic[key]
 
     def _depends_on_kernels(self, function: onnx.FunctionProto, opset: int) -> bool:
-        """Whether onnxruntime may have no kernel at the target for a node of some type, which only a call tells."""
+        """Return whether onnxruntime may have no kernel on the target for a node whose type only a call determines."""
         names = {node.op_type for graph in graphs(function) for node in graph.node if not default_domain(node.domain)}
         return any(self._decisions.loses_types(name, opset) for name in names)
 
 
 def _lowers_untyped(change: Change) -> bool:
-    """Return whether a node is expressed in other words though the types of what it reads are not known."""
+    """Return whether a node is lowered although the types of its inputs are unknown."""
     if not isinstance(change, Replace) or not change.fragment.lowerings:
         return False
     return any(facts is not None and facts.dtype is None for facts in change.lifted.operands)
 
 
 def _hashable(attributes: Mapping[str, Any]) -> Hashable:
-    """Return the attributes that have a value, as a key; a type, a graph or a sparse tensor becomes its bytes."""
+    """Return the attributes with a value as a key; types, graphs and sparse tensors are replaced by their bytes."""
 
     def frozen(value: Any) -> Hashable:
         if isinstance(value, tuple):
@@ -228,7 +228,7 @@ def _hashable(attributes: Mapping[str, Any]) -> Hashable:
 
 
 def same_work(one: GraphPlan, other: GraphPlan) -> bool:
-    """Return whether two plans write the same into the same graph, whatever they were made for."""
+    """Return whether two plans have the same effect on the same graph."""
 
     def work(change: Change) -> object:
         return (change.fragment, change.sources) if isinstance(change, Replace) else change
@@ -243,7 +243,7 @@ def same_work(one: GraphPlan, other: GraphPlan) -> bool:
 
 
 def read_names(graph: onnx.GraphProto | onnx.FunctionProto, plan: GraphPlan) -> set[str]:
-    """Return the names of the values that are read in a graph, and in those inside, once a plan is carried out."""
+    """Return the names of the values that a graph and its subgraphs read after a plan is applied."""
     names = {value.name for value in graph.output} if isinstance(graph, onnx.GraphProto) else set(graph.output)
     for index, node in enumerate(graph.node):
         change = plan.changes.get(index)
@@ -268,7 +268,7 @@ def describe_function(
     *,
     known: bool,
 ) -> Scope:
-    """Describe a function as a graph with these inputs, its parameters bound; `known`: one left out is not there."""
+    """Describe a function as a graph with these inputs and parameters; `known`: omitted ones have no value."""
     as_model = onnx.ModelProto(ir_version=max(model.ir_version, 8))
     as_model.opset_import.extend(function.opset_import or model.opset_import)
     as_model.functions.extend(one for one in called if one is not function)
@@ -294,7 +294,7 @@ def bind_attributes(
 ) -> None:
     """Replace, in place, attributes that refer to parameters by their values.
 
-    Those without a value go; unless the call is `known`, they stay references.
+    References without a value are removed; unless the call is `known`, they stay.
     """
     for node in graph.node:
         kept: list[AttributeProto] = []
@@ -302,7 +302,7 @@ def bind_attributes(
             if not attribute.ref_attr_name or (not known and attribute.ref_attr_name not in bound):
                 kept.append(attribute)
             elif isinstance(bound.get(attribute.ref_attr_name), Outputs):
-                kept.append(attribute)  # of a graph no more is known than its outputs
+                kept.append(attribute)  # only the outputs of a graph are known
             elif attribute.ref_attr_name in bound:
                 kept.append(make_attribute(attribute.name, bound[attribute.ref_attr_name], attribute.type))
         if len(kept) != len(node.attribute) or any(item.ref_attr_name for item in node.attribute):

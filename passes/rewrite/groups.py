@@ -1,4 +1,4 @@
-"""Group the rewrites of a plan by similar nodes, each group with its drawing."""
+"""Group the rewrites of a plan by similar nodes, each group with its diagram."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Planned, Replace
 
 FEW = 8
-"""Elements: of a constant that has more, the first are shown."""
+"""The maximum number of elements of a constant in a diagram; of a longer one, the first are shown."""
 
 LONG = 60
-"""Characters: what is longer is cut off, in a drawing."""
+"""The maximum number of characters of a text in a diagram."""
 
 
 def rewrite_groups(planned: Planned) -> tuple[RewriteGroup, ...]:
-    """Return the kinds of rewrites in a plan, in the order in which they first occur.
+    """Return the rewrite groups of a plan, in order of first appearance.
 
-    Nodes are of one kind if the same is done to them for the same reason, and the same is known of their inputs.
+    A group has nodes with the same rewrite, the same reason, and the same facts about their inputs.
     """
     plan = planned.plan
     alike: dict[Hashable, _Alike] = {}
@@ -36,7 +36,7 @@ def rewrite_groups(planned: Planned) -> tuple[RewriteGroup, ...]:
     for step in plan.steps:
         found = waiting.get((step.node, step.operator), []) if step.action is Action.LOWER else []
         change = found.pop(0) if found else None
-        # Decisions that are shared share these objects: what is drawn of each decision is made once.
+        # Shared decisions share these objects, so that each diagram is created once.
         shared = (id(change.typed_node), id(change.fragment), change.cast) if change else None
         alike.setdefault((_apart_from_place(step), shared), _Alike(step, change, [])).nodes.append(step.node)
     merged: dict[RewriteGroup, list[str]] = {}
@@ -46,7 +46,7 @@ def rewrite_groups(planned: Planned) -> tuple[RewriteGroup, ...]:
 
 
 class _Alike(NamedTuple):
-    """Nodes of one decision."""
+    """The nodes of one decision."""
 
     step: Step
     change: Replace | None
@@ -61,7 +61,7 @@ def replacements(planned: Planned) -> Iterator[Replace]:
 
 
 def _changes(planned: Planned) -> dict[tuple[str, str], list[Replace]]:
-    """Return what is done to each node that is lowered; nodes of one graph may bear one name."""
+    """Return the changes of lowered nodes by path; nodes of one graph may have the same name."""
     found: dict[tuple[str, str], list[Replace]] = defaultdict(list)
     for change in replacements(planned):
         found[change.where, change.typed_node.name].append(change)
@@ -97,13 +97,13 @@ def _kind(alike: _Alike, plan: Plan) -> RewriteGroup:
 
 
 def _itself(operator: str, opset: int) -> Subgraph:
-    """Return an operator by itself: nothing is known of a node that stays but for what its version is called."""
+    """Return an operator without facts, for a version bump."""
     schema = schema_at("", operator, opset)
     return Subgraph(opset, (), (), (DrawnNode(operator, schema.since_version if schema else None, (), (), ()),), ())
 
 
 def subgraph(model: onnx.ModelProto) -> Subgraph:
-    """Return what is drawn of a small model."""
+    """Return the diagram of a small model."""
     graph, opset = model.graph, default_opset(model.opset_import) or 1
     return Subgraph(
         opset,
@@ -134,7 +134,7 @@ def _type(proto: onnx.TypeProto) -> str:
 
 
 def _written_type(dtype: int, shape: Sequence[int | str | None] | None) -> str:
-    """Return a type as ONNX's text has it: `float[2,n,?]`, `float[]` for a scalar, `float` for an unknown rank."""
+    """Return a type in ONNX's text format: `float[2,n,?]`, `float[]` for a scalar, `float` for an unknown rank."""
     if shape is None:
         return type_name(dtype)
     return f"{type_name(dtype)}[{','.join('?' if dim is None else str(dim) for dim in shape)}]"

@@ -1,4 +1,4 @@
-"""The values in a sequence or an optional, where they are known."""
+"""Track the known values in sequences and optionals."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from opshift.passes.analysis.splicing import named_node
 from opshift.passes.graph.names import Names
 
 Items = tuple[str, ...]
-"""The values in a sequence, by their names."""
+"""The names of the values in a sequence."""
 
 
 @dataclass(frozen=True)
 class Maybe:
-    """The value in an optional, by its name: a tensor or a sequence; empty if there is none."""
+    """The name of the value in an optional, a tensor or a sequence; empty if there is none."""
 
     value: str = ""
 
@@ -33,14 +33,14 @@ def names_in(held: Held) -> Items:
 
 
 def renamed_in(held: Held, names: Mapping[str, str]) -> Held:
-    """Return a sequence or an optional of values some of which have other names."""
+    """Return a sequence or an optional with some of its values renamed."""
     if isinstance(held, tuple):
         return tuple(names.get(name, name) for name in held)
     return Maybe(names.get(held.value, held.value))
 
 
 def container(name: str, held: Held, dtype: int, names: Names) -> onnx.NodeProto:
-    """Return a node that makes a sequence, or an optional, of values; it has elements of this type."""
+    """Return a node that creates a sequence or an optional of values with this element type."""
     if isinstance(held, Maybe):
         kind = {} if held.value else {"type": onnx.helper.make_tensor_type_proto(dtype, None)}
         return named_node(names.new(f"{name}/Optional"), OPTIONAL, list(names_in(held)), name, **kind)
@@ -50,9 +50,9 @@ def container(name: str, held: Held, dtype: int, names: Names) -> onnx.NodeProto
 
 
 def return_held(graph: onnx.GraphProto, changes: Mapping[int, tuple[int, Held]], names: Names) -> None:
-    """Let the graph of an If or a Loop return the values in a sequence or an optional in its place.
+    """Make the graph of an If or a Loop return the values in a sequence or an optional instead of it.
 
-    `changes` has, by the place of an output, the element type and what the output holds.
+    `changes` has, by output index, the element type and the values in the output.
     """
     returned = list(graph.output)
     del graph.output[:]
@@ -62,7 +62,7 @@ def return_held(graph: onnx.GraphProto, changes: Mapping[int, tuple[int, Held]],
             continue
         dtype, held = changes[place]
         for number, name in enumerate(names_in(held)):
-            # A graph returns values that it makes itself, each under a name of its own.
+            # A graph must compute its outputs itself, each under a unique name.
             new = names.new(f"{value.name}/{number}")
             graph.node.append(named_node(new, IDENTITY, [name], new))
             graph.output.append(make_tensor_value_info(new, dtype, None))

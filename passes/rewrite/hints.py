@@ -1,4 +1,4 @@
-"""The nearest opset at which a refused node can be converted: the hint of most refusals."""
+"""Find the nearest opset at which a refused node can be converted, for the hints of refusals."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from opshift.passes.base.results import Code, Refusal
 from opshift.passes.rewrite.node_context import NodeContext
 
 SECONDS = 10.0
-"""In which other opsets are tried for what is refused."""
+"""The time limit for trying other opsets for refused nodes."""
 
 
 class Hints:
-    """The hints of one plan; refusals for the same reason get the same."""
+    """The hints of one plan; refusals with the same reason get the same hint."""
 
     def __init__(self, legality: Legality, fits: Callable[[NodeContext, int], bool]) -> None:
-        """Look for opsets other than the target's, of which `fits` tells whether a node can be converted to them."""
+        """Search opsets other than the target's; `fits` returns whether a node can be converted to an opset."""
         self._legality = legality
         self._fits = fits
         self._known: dict[tuple[Code, str, str], str] = {}
 
     def hinted(self, refusal: Refusal, context: NodeContext) -> Refusal:
-        """Add to a refusal the nearest opset that helps, where any does."""
+        """Add the nearest helpful opset to a refusal, if there is one."""
         key = refusal.code, refusal.operator, refusal.reason
         if key not in self._known:
             self._known[key] = refusal.hint if "opset" in refusal.hint else self._hint(refusal.hint, context)
@@ -51,13 +51,13 @@ class Hints:
         return f"{hint.removesuffix('.')}, or u{use}" if hint else f"U{use}"
 
     def _loaded(self) -> tuple[int, int]:
-        """Return the opsets of which one can be asked for; there are releases of onnxruntime for all of them."""
+        """Return the range of opsets that can be requested; releases of onnxruntime exist for all of them."""
         target = self._legality.target
         return (OLDEST, NEWEST) if target is None or target.release or target.name == "onnxruntime" else target.opset
 
 
 def loading(opset: int, target: Target | None) -> Target | None:
-    """Return a target that loads an opset: the first release of onnxruntime for one that is older."""
+    """Return a target that loads an opset: for an older one, the first release of onnxruntime that does."""
     release = target.release if target else None
     if release is None or opset <= release.opset:
         return target

@@ -1,4 +1,4 @@
-"""Models with Casts around them, so that a verification feeds both models alike."""
+"""Add Casts around models, so that a verification feeds both models the same inputs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def with_interface(
 
 
 def with_unread(model: onnx.ModelProto, like: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
-    """Return a model with more inputs, which no node reads, as another model has them."""
+    """Return a model with additional unused inputs, as in another model."""
     if not names:
         return model
     work = onnx.ModelProto()
@@ -57,7 +57,7 @@ def _types(values: Sequence[onnx.ValueInfoProto]) -> dict[str, int]:
 def _wrapped(
     model: onnx.ModelProto, inputs: Mapping[str, tuple[int, Sequence[int]]], outputs: Mapping[str, int]
 ) -> onnx.ModelProto:
-    """Return a model with Casts after inputs, each of an outer type and the types to cast to, and before outputs."""
+    """Return a model with Casts after inputs, each with an outer type and the types to cast to, and before outputs."""
     if not inputs and not outputs:
         return model
     work = onnx.ModelProto()

@@ -19,7 +19,7 @@ from opshift.passes.rewrite.apply import METADATA
 from opshift.passes.rewrite.opset_imports import FUNCTIONS, IrVersionNeed, ir_version_needs, unwritten
 
 OWN = "opshift."
-"""The prefix of the metadata keys that opshift writes."""
+"""The prefix of opshift's metadata keys."""
 
 
 Check = Callable[[onnx.ModelProto], object]
@@ -27,7 +27,7 @@ Check = Callable[[onnx.ModelProto], object]
 
 @dataclass(frozen=True)
 class IrDowngrade:
-    """A model with the ir_version that it got; what it lost for that, and what needs more than was wanted."""
+    """A model with its new ir_version, the removed parts, and the parts that need a higher ir_version."""
 
     model: onnx.ModelProto
     walked: Sequence[GraphWalk]
@@ -44,14 +44,14 @@ def downgrade_ir_version(
     *,
     functions: bool = True,
 ) -> IrDowngrade:
-    """Return a model at the ir_version wanted, or at the lowest above that can express all that it computes.
+    """Return a model at the requested ir_version, or at the lowest higher one that can express its computations.
 
-    Metadata of nodes, values, graphs and functions (10), and device configurations (11), are left out where they have
-    no place; initializers (4) become inputs, or constants of the subgraph that they are in. Only if `highest` requires
-    it, functions are inlined and training information and quantization annotations left out as well; without
-    `functions`, the target loads none, and they are inlined too. The model itself may be changed; its ir_version may be
-    above `highest` afterwards, for the needs that are returned. `check` raises InvalidModelError for a model that is
-    invalid after its functions are inlined.
+    Metadata of nodes, values, graphs and functions (10), and device configurations (11), are removed below these
+    versions; initializers (4) become inputs, or constants of their subgraph. Only if `highest` requires it, functions
+    are inlined and training information and quantization annotations left out as well; without `functions`, the target
+    loads none, and they are inlined too. The model may be modified; its ir_version may be above `highest` afterwards,
+    because of the returned needs. `check` raises InvalidModelError for a model that is invalid after its functions are
+    inlined.
     """
     gone: list[str] = []
     if not functions and model.functions:
@@ -76,7 +76,7 @@ def downgrade_ir_version(
 
 
 def _forced(model: onnx.ModelProto, ir_version: int, gone: list[str], check: Check) -> onnx.ModelProto:
-    """Inline functions, and leave out what is no part of an inference, where an ir_version has no place for them."""
+    """Inline functions, and remove parts that inference does not use, if an ir_version does not support them."""
     if ir_version < 7 and model.training_info:
         gone.append("training information")
         del model.training_info[:]
@@ -94,7 +94,7 @@ def _forced(model: onnx.ModelProto, ir_version: int, gone: list[str], check: Che
 
 
 def _inlined(model: onnx.ModelProto, gone: list[str], check: Check) -> onnx.ModelProto:
-    """Inline all functions, if that can be."""
+    """Inline all functions, if possible."""
     plain = _without_functions(model, check)
     if plain is None:
         return model
@@ -103,8 +103,8 @@ def _inlined(model: onnx.ModelProto, gone: list[str], check: Check) -> onnx.Mode
 
 
 def _without_functions(model: onnx.ModelProto, check: Check) -> onnx.ModelProto | None:
-    """Return a model with its functions written where they are called; None where that cannot be, or is too much."""
-    if model.training_info or expanded(model) > INLINED:  # onnx's inliner passes graphs for training over
+    """Return a model with inlined functions; None if that is impossible, or the result too large."""
+    if model.training_info or expanded(model) > INLINED:  # onnx's inliner skips training graphs
         return None
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
@@ -123,13 +123,13 @@ def _without_functions(model: onnx.ModelProto, check: Check) -> onnx.ModelProto 
     plain.opset_import.extend(kept)
     try:
         check(plain)
-    except InvalidModelError:  # a function that gives its input out is inlined to a value that nothing computes
+    except InvalidModelError:  # a function that outputs its input is inlined to an undefined value
         return None
     return plain
 
 
 def _unplaced(model: onnx.ModelProto) -> int:
-    """Leave out device configurations; return of how many nodes, or -1 if the model alone has some."""
+    """Remove device configurations; return the number of affected nodes, or -1 if only the model has some."""
     placed = [node for graph in graphs(model) for node in graph.node if node.device_configurations]
     for node in placed:
         del node.device_configurations[:]
@@ -139,7 +139,7 @@ def _unplaced(model: onnx.ModelProto) -> int:
 
 
 def _without_metadata(model: onnx.ModelProto) -> Iterator[str]:
-    """Leave out metadata, and say of how many nodes and others: what opshift itself has written is told first."""
+    """Remove metadata, and yield notes with the numbers of nodes and others, starting with opshift's own metadata."""
     own = nodes = others = 0
     for holder in _holders(model):
         if holder.metadata_props:
@@ -179,7 +179,7 @@ def _holders(
 
 
 def _initializers_given(model: onnx.ModelProto) -> None:
-    """Make the main graph's initializers inputs, and those of other graphs constants: before 4 all were inputs."""
+    """Make the main graph's initializers inputs, as required below ir_version 4, and those of subgraphs constants."""
     for place, graph in enumerate(graphs(model)):  # the main graph is the first
         if not isinstance(graph, onnx.GraphProto):
             continue

@@ -1,4 +1,4 @@
-"""Warnings of nodes that the installed onnxruntime runs in the original, with no kernel for their replacement."""
+"""Warn about nodes that the installed onnxruntime runs in the original, if their replacement has no kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opshift.passes.rewrite.fragment import Constant, Fragment, Input, Output, V
 def kernel_warning(
     typed_node: Node, source: int, target: int, fragment: Fragment, operands: Sequence[Facts | None], where: str
 ) -> KernelWarning | None:
-    """Return a warning if a node runs at the source's opset, and the fragment that replaces it lacks a kernel."""
+    """Return a warning if a node runs at the source's opset, but its replacement has no kernel."""
     if typed_node.domain or not _runs(typed_node, source):
         return None
     missing = _without_kernel(fragment, operands, target)
@@ -26,7 +26,7 @@ def kernel_warning(
 
 
 def kept(typed_node: Node, source: int, target: int, where: str) -> KernelWarning:
-    """Return the warning of a node that stays, and that `lacks_kernel` holds for."""
+    """Return the warning for an unchanged node for which `lacks_kernel` is true."""
     schema = schema_at("", typed_node.name, target)
     since_version = schema.since_version if schema else typed_node.since_version
     return _warning(typed_node, dataclasses.replace(typed_node, since_version=since_version), source, target, where)
@@ -46,7 +46,7 @@ def _warning(typed_node: Node, missing: Node, source: int, target: int, where: s
 
 
 def lacks_kernel(typed_node: Node, source: int, target: int) -> bool:
-    """Return whether onnxruntime runs a node at the source's opset, and not as it stands at the target's."""
+    """Return whether onnxruntime runs a node at the source's opset, but not unchanged at the target's."""
     return _runs(typed_node, source) and not _runs(typed_node, target)
 
 
@@ -58,7 +58,7 @@ def _runs(typed_node: Node, opset: int) -> bool:
 
 
 def _without_kernel(fragment: Fragment, operands: Sequence[Facts | None], opset: int) -> Node | None:
-    """Return the first node of a fragment that has no kernel, as far as types are known."""
+    """Return the first node of a fragment without a kernel, as far as types are known."""
     made: dict[ValueRef, Facts] = {}
     for place, leaf in enumerate(fragment.nodes):
         schema = schema_at("", leaf.name, opset)

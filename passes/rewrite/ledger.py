@@ -1,4 +1,4 @@
-"""The record of planning, in node order: steps, refusals, warnings, and the number of unchanged nodes."""
+"""Record steps, refusals, warnings and the number of unchanged nodes during planning, in node order."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ class Ledger:
     """The record of one plan."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start with an empty record."""
         self.steps: list[Step] = []
         self.refusals: list[Refusal] = []
         self.kernel_warnings: list[KernelWarning] = []
         self.kept = 0
 
     def refuse(self, code: Code, where: str, operator: str, reason: str, hint: str = "") -> None:
-        """Note that a node, or a function, cannot be converted."""
+        """Record that a node, or a function, cannot be converted."""
         self.refusals.append(Refusal(code, where, operator, reason, hint))
 
     def mark(self) -> Mark:
-        """Return how much there is now."""
+        """Return the current size."""
         return Mark(len(self.steps), len(self.refusals), len(self.kernel_warnings), self.kept)
 
     def refused_since(self, mark: Mark) -> bool:
-        """Return whether anything was refused since."""
+        """Return whether anything was refused after a mark."""
         return len(self.refusals) > mark.refusals
 
     def since(self, mark: Mark, change: Change | None) -> Decision:
-        """Return what was noted of one node, whose change this is, to be repeated for nodes like it."""
+        """Return the records of one node after a mark, with its change, so that similar nodes can repeat them."""
         kernel_warnings = tuple(self.kernel_warnings[mark.kernel_warnings :])
         return Decision(change, tuple(self.steps[mark.steps :]), self.kept - mark.kept, kernel_warnings)
 
     def undo(self, mark: Mark) -> None:
-        """Forget what was noted since."""
+        """Remove the records after a mark."""
         del self.steps[mark.steps :], self.refusals[mark.refusals :], self.kernel_warnings[mark.kernel_warnings :]
         self.kept = mark.kept
 
     def repeat(self, decision: Decision, where: str) -> Change | None:
-        """Note of another node what was decided of one like it, and return its change."""
+        """Repeat the records of a similar node for another node, and return the change."""
         self.steps += [step.at(where) for step in decision.steps]
         self.kept += decision.kept
         self.kernel_warnings += [dataclasses.replace(one, node=where) for one in decision.kernel_warnings]

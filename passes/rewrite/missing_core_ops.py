@@ -1,4 +1,4 @@
-"""Targets that lack Identity, Constant or Cast: how an output gets its name, and an index its type, without them."""
+"""Support targets without Identity, Constant or Cast: name outputs and set the type of indices without them."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def without_core_ops(
     *,
     constants: bool,
 ) -> Replace | Failure:
-    """Do without the Identity or Constant that gives an output its name, on a target that does not have them.
+    """Replace the Identity or Constant that names an output, on a target that does not support them.
 
-    Where only nodes read the output, they read what it is instead; else the Identity is lowered like any node.
-    `fixed_names` returns the names that must stay; with `constants`, a Constant of any type may stand on the target.
+    If only nodes read the output, they are rewired to the source value; otherwise the Identity is lowered like any
+    node. `fixed_names` returns the names that must stay; with `constants`, the target supports Constants of all types.
     """
     fragment = change.fragment
     nodes, outputs, renamed = list(fragment.nodes), list(fragment.outputs), []
@@ -48,7 +48,7 @@ def without_core_ops(
         if not name or own or (isinstance(ref, Constant) and constants):
             continue
         if isinstance(ref, Constant) and name not in fixed_names():
-            renamed.append(place)  # behind an Identity it would count as computed
+            renamed.append(place)  # after an Identity it would count as computed
             continue
         facts = Facts()
         if isinstance(ref, Constant):
@@ -72,9 +72,9 @@ def without_core_ops(
 
 
 def _without_elements(facts: Facts) -> Facts:
-    """Leave out the elements: the known facts about them would be folded, and a node is wanted that names the value.
+    """Return facts without elements: known elements would be folded, but a node must name the value.
 
-    Of an empty tensor the dimensions tell the elements.
+    The dimensions of an empty tensor determine its elements.
     """
     shape = facts.shape
     dims = (None,) * len(shape) if facts.size == 0 and shape else shape
@@ -82,7 +82,7 @@ def _without_elements(facts: Facts) -> Facts:
 
 
 def _named(facts: Facts | None, deriver: Deriver) -> Fragment | Failure:
-    """Derive the node that gives a value another name."""
+    """Derive the node that copies a value to another name."""
     schema = schema_at("", IDENTITY, deriver.legality.opset)
     node = Node("", IDENTITY, schema.since_version if schema else 1, {}, (facts,), (True,))
     lifted = deriver.lift(node)
@@ -90,7 +90,7 @@ def _named(facts: Facts | None, deriver: Deriver) -> Fragment | Failure:
 
 
 def _behind(inputs: Sequence[ValueRef], base: int, ref: ValueRef) -> tuple[ValueRef, ...]:
-    """Move the inputs of a node that follows `base` others, and whose operand is `ref`."""
+    """Shift the inputs of a node that follows `base` others, and whose operand is `ref`."""
     return tuple(
         Output(one.node + base, one.place) if isinstance(one, Output) else ref if isinstance(one, Input) else one
         for one in inputs
@@ -100,7 +100,7 @@ def _behind(inputs: Sequence[ValueRef], base: int, ref: ValueRef) -> tuple[Value
 def folded(
     typed_node: Node, derived: tuple[Lifted, Fragment] | Failure | None, deriver: Deriver
 ) -> tuple[Lifted, Fragment] | None:
-    """Return constants in place of a node that the target does not have as it is, where they are known."""
+    """Return known constants in place of a node that the target does not support unchanged."""
     if isinstance(derived, tuple) and not derived[1].lowerings:
         return None
     lifted, inferred = deriver.lift(typed_node), infer(typed_node)
@@ -121,9 +121,9 @@ def folded(
 def pin(
     fragment: Fragment, lifted: Lifted, typed_node: Node, legality: Legality
 ) -> tuple[tuple[int | Constant | None, ...], bool]:
-    """Return where each operand comes from, a constant where the target needs one and the model computes the operand.
+    """Return the source of each operand: a constant if the target requires one for a computed operand.
 
-    The second value is whether there is any such operand.
+    The second value is whether there is such an operand.
     """
     sources = list(operand_sources(lifted))
     pinned = False
@@ -139,12 +139,12 @@ def pin(
 
 
 def is_folded(change: Change | None) -> bool:
-    """Return whether a node becomes a constant, of which the scope has been told."""
+    """Return whether a node becomes a constant, which the scope already knows."""
     return isinstance(change, Replace) and change.fragment.lowerings == ("folded",)
 
 
 def fixed_names(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
-    """Return the names that must stay what they are: outputs, also of graphs inside, and values that notes speak of."""
+    """Return the names that must stay: outputs, also of subgraphs, and values that annotations name."""
     if isinstance(graph, onnx.FunctionProto):
         names = set(graph.output)
     else:
@@ -156,7 +156,7 @@ def fixed_names(graph: onnx.GraphProto | onnx.FunctionProto) -> frozenset[str]:
 
 
 def casts_of_indices(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, int]:
-    """Return the Casts that alone read an index, with the ArgMax that gives it."""
+    """Return the Casts that are the only consumers of an index, with the ArgMax that computes it."""
     makers = {
         node.output[0]: index
         for index, node in enumerate(graph.node)
@@ -182,9 +182,9 @@ def casts_of_indices(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, i
 def constants_without_place(
     fragment: Fragment, legality: Legality, decisions: OpTypeDecisions, *, ir_version: int | None
 ) -> tuple[str, str] | None:
-    """Say why, and what helps, if a graph of the target opset cannot hold a constant of the fragment.
+    """Return reason and fix if a graph at the target opset cannot hold a constant of the fragment.
 
-    `ir_version` is the source model's; None: the graph is a function's, which has no initializers.
+    `ir_version` is the source model's, or None in a function, which has no initializers.
     """
     refs = [*fragment.outputs, *(ref for leaf in fragment.nodes for ref in leaf.inputs)]
     dtypes = {ref.dtype for ref in refs if isinstance(ref, Constant)}
@@ -193,12 +193,13 @@ def constants_without_place(
         return None
     if TensorProto.BFLOAT16 in dtypes and opset < 13:
         return f"opset {opset} has no operator that accepts bfloat16.", "Use opset 13 or newer."
-    # Functions have no initializers; below 9 they make constants by Cast of floats, of 64-bit integers in halves.
+    # Functions have no initializers; below opset 9 they build constants by Cast from floats, 64-bit integers in two
+    # halves.
     wide = dtypes & {TensorProto.INT64, TensorProto.UINT64}
     needed = (CONSTANT, CAST, "Mul", "Add") if wide and opset < 9 else (CONSTANT, CAST)[: 2 - (opset >= 9)]
-    lacking = next((name for name in needed if not decisions.has(name)), None)
-    if ir_version is None and lacking:
-        reason = f"a function needs {lacking} for a constant, and the target does not have it."
+    missing = next((name for name in needed if not decisions.has(name)), None)
+    if ir_version is None and missing:
+        reason = f"a function needs {missing} for a constant, and the target does not have it."
         return reason, "Inline the function."
     if ir_version is None and dtypes & INTEGERS and opset < 9 and target and target.needs_constants:
         reason = f"below opset 9 a function holds integers as Casts of floats, and {target.name} needs constants."

@@ -1,4 +1,4 @@
-"""Nodes of the target's own operator versions, as they are, and their cost."""
+"""Emit nodes of the target's own operator versions, and compute their cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opshift.passes.rewrite.fragment import Failure, Fragment, FragmentNode, Inp
 
 @dataclass(frozen=True)
 class NativeNodes:
-    """The nodes of one target; with `optimize` they cost measured times."""
+    """The nodes of one target; with `optimize`, their costs are measured times."""
 
     legality: Legality
     optimize: bool = False
@@ -27,7 +27,7 @@ class NativeNodes:
     def of(self, lifted: Lifted, *, nested: bool) -> Fragment | Failure:
         """Return the node of the target's own version that expresses a meaning."""
         operator = lifted.operator
-        if operator.domain:  # no opset has it: what it lacks is told by its lowerings
+        if operator.domain:  # no opset has it: its lowerings report what is missing
             is_step = operator.domain.startswith("opshift")
             return Failure("" if is_step else self.legality.why_not_foreign(operator.domain, operator.name) or "")
         native = write_native(lifted, self.legality.opset)
@@ -37,7 +37,7 @@ class NativeNodes:
         inputs = tuple(None if index is None else lifted.operands[index] for index in native.inputs)
         schema = schema_at("", operator.name, native.since_version)
         count = _count(lifted, schema)
-        # As it is written: an Attention with nonpad_kv_seqlen is invalid where it names what the past becomes.
+        # In the emitted form: an Attention with nonpad_kv_seqlen must not name the updated past.
         optional = [parameter.optional for parameter in schema.outputs] if schema else []
         named = tuple(
             used or (index < count and not (index < len(optional) and optional[index]))
@@ -55,14 +55,14 @@ class NativeNodes:
         return Fragment((written,), outputs, (), self._cost(node, types, operator.weight))
 
     def _lacks(self, name: str) -> Reason | None:
-        """Return that the target does not have an operator: then it is of no interest what a version of it lacks."""
+        """Return that the target does not support an operator; then the limits of its version are irrelevant."""
         target = self.legality.target
         if target is None or target.release or target.has(name) or schema_at("", name, self.legality.opset) is None:
             return None
         return Reason(f"{target.name} does not support {name}")
 
     def _cost(self, node: Node, outputs: Sequence[Facts], weight: float) -> float:
-        """Return the cost of a node; if the target may not have it, so much that any other candidate comes first."""
+        """Return the cost of a node; unsupported operators cost more than any other candidate."""
         spent = cost(node, outputs, weight) if self.optimize else simplicity(node, outputs)
         return spent * (1000 if self.legality.doubtful(node) else 1)
 
@@ -74,7 +74,7 @@ class NativeNodes:
         return reason
 
     def unchanged(self, node: Node, made: Sequence[Facts], outputs: int) -> Fragment | None:
-        """Return a node of a lowering as it is, if the target supports it."""
+        """Return an unchanged node of a lowering, if the target supports it."""
         if self.why_not(node, nested=True) is not None:
             return None
         refs = tuple(None if facts is None else Input(index) for index, facts in enumerate(node.inputs))
@@ -85,10 +85,10 @@ class NativeNodes:
 
 
 def _count(lifted: Lifted, schema: Schema | None) -> int:
-    """Return how many outputs the node has."""
+    """Return the number of the node's outputs."""
     if schema and schema.outputs and schema.outputs[-1].variadic:
-        # How many there are is part of the meaning: Split-13 without sizes makes as many parts as it has outputs.
+        # The number is part of the meaning: Split-13 without sizes has as many parts as outputs.
         return len(lifted.used)
-    # Last outputs that nobody names are left out, since to ask for one may change the meaning (BatchNormalization).
+    # Unused trailing outputs are omitted, because requesting one may change the meaning (BatchNormalization).
     count = max((index + 1 for index, used in enumerate(lifted.used) if used), default=1)
     return max(count, schema.raw.min_output) if schema else count

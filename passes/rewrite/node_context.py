@@ -17,15 +17,15 @@ from opshift.passes.analysis.scopes import Scope, Values, view
 
 @dataclass(frozen=True, eq=False)
 class NodeContext:
-    """A node, and where it stands.
+    """A node and its context.
 
     Attributes:
-        node: as the model has it.
+        node: the model's node.
         where: the path of its graph, and its name.
         opset: the opset of its graph.
-        scope: the known facts about the values of its graph.
-        bound: the parameters of the function around it, as one kind of call gives them; None leaves them open.
-        imported: the versions of domains that the model imports.
+        scope: the facts about the values of its graph.
+        bound: the enclosing function's parameters for one kind of call; None leaves them unbound.
+        imported: the model's opset imports.
     """
 
     node: onnx.NodeProto
@@ -37,7 +37,7 @@ class NodeContext:
 
     @functools.cached_property
     def typed_node(self) -> Node:
-        """The node as operators see it: its attributes, and the known facts about its inputs."""
+        """The node as operators see it: its attributes, and the facts about its inputs."""
         return bind(view(self.node, self.scope, self.opset, self.imported), self.node, self.bound)
 
     @property
@@ -52,17 +52,17 @@ class NodeContext:
 
     @property
     def in_function(self) -> bool:
-        """Whether the node stands in a model-local function."""
+        """Whether the node is in a model-local function."""
         return self.where.startswith("function ")
 
     @property
     def open_parameters(self) -> list[str]:
-        """The attributes that refer to parameters of the function, where these are not bound yet."""
+        """The attributes that refer to unbound parameters of the function."""
         return [] if self.bound is not None else [item.name for item in self.node.attribute if item.ref_attr_name]
 
 
 def bind(typed_node: Node, node: onnx.NodeProto, bound: Mapping[str, Any] | None) -> Node:
-    """Fill in attributes that refer to a function's parameters; one without a value is left out."""
+    """Replace attribute references by the function's parameters; one without a value is omitted."""
     references = {item.name: item.ref_attr_name for item in node.attribute if item.ref_attr_name}
     if not references or not bound:
         return typed_node
@@ -71,10 +71,10 @@ def bind(typed_node: Node, node: onnx.NodeProto, bound: Mapping[str, Any] | None
 
 
 class LazyScope:
-    """The scope of a subgraph, looked up when a value is asked for: most graphs are never asked."""
+    """The scope of a subgraph, created when a value is first requested, because most are never needed."""
 
     def __init__(self, outer: Callable[[], Values], node: onnx.NodeProto, attribute: str) -> None:
-        """Take the scope around the node that has the subgraph as an attribute."""
+        """Store the outer scope and the node with the subgraph as an attribute."""
         self._of = outer, node, attribute
         self._found: Scope | None = None
 
@@ -85,13 +85,13 @@ class LazyScope:
         return self._found
 
     def __getitem__(self, name: str) -> Facts | None:
-        """Return the known facts about a value."""
+        """Return the facts about a value."""
         return self._scope()[name]
 
     def enter(self, node: onnx.NodeProto, attribute: str) -> Scope:
-        """Return the scope of a subgraph inside."""
+        """Return the scope of an inner subgraph."""
         return self._scope().enter(node, attribute)
 
     def note(self, name: str, facts: Facts) -> None:
-        """Take over what else is known of a value."""
+        """Record additional facts about a value."""
         self._scope().note(name, facts)

@@ -1,4 +1,4 @@
-"""Plan one node: keep it, bump its version, or derive it; or refuse it with the reason."""
+"""Plan one node: keep it, bump its version, derive it, or refuse it with the reason."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class NodeRefusedError(Exception):
     """A node cannot be converted."""
 
     def __init__(self, refusal: Refusal) -> None:
-        """Take the refusal to be noted."""
+        """Store the refusal to record."""
         super().__init__(str(refusal))
         self.refusal = refusal
 
 
 class NodePlanner:
-    """Decides for one model and one target; what it finds goes into the ledger."""
+    """Decides for one model and one target, and records the results in the ledger."""
 
     def __init__(
         self,
@@ -57,7 +57,10 @@ class NodePlanner:
         optimize: bool,
         ir_version: int,
     ) -> None:
-        """Derive what is legal with `plain`, and with `strict`, which may be the same, what onnxruntime also runs."""
+        """Store the derivers.
+
+        `plain` requires legal nodes, and `strict` (possibly the same) also onnxruntime kernels.
+        """
         self.legality = plain.legality
         self._target = self.legality.target.name if self.legality.target else ""
         self._plain = plain
@@ -70,7 +73,7 @@ class NodePlanner:
         self.constants = _holds_constants(plain)
 
     def decide(self, context: NodeContext) -> Change | None:
-        """Decide what becomes of a node that does not stay as it is whatever is known of it."""
+        """Decide the change of a node that may not stay as it is."""
         try:
             return self._decided(context)
         except NodeRefusedError as refused:
@@ -100,7 +103,7 @@ class NodePlanner:
     # --- nodes that may stay ------------------------------------------------------------------------------------------
 
     def _version_bumped(self, context: NodeContext) -> Change | None:
-        """Keep the node of an operator without a file, if the reviewed table lets it pass; else derive it."""
+        """Keep the node of an operator without a file if the reviewed table permits; otherwise derive it."""
         node = context.typed_node
         found = bumped(context, self.legality, self._decisions, self._unknown)
         operator = operator_of("", node.name)
@@ -123,7 +126,7 @@ class NodePlanner:
         return found
 
     def _lacks_kernel(self, context: NodeContext) -> bool:
-        """Return whether onnxruntime, where it counts, runs a node, and not as it stands at the target's version."""
+        """Return whether onnxruntime runs a node now but not unchanged at the target's version, if that matters."""
         asked = self._strict is not self._plain and not context.open_parameters
         return asked and lacks_kernel(context.typed_node, context.opset, self.legality.opset)
 
@@ -132,7 +135,7 @@ class NodePlanner:
         return Step(Action.VERSION_BUMP, context.where, node.name, node.since_version, f"opset {self.legality.opset}")
 
     def _nested(self, context: NodeContext) -> NestScan:
-        """Plan a Scan-8 inside another Scan, unless its sequences have lengths of their own."""
+        """Plan a Scan-8 inside another Scan, unless its sequences have individual lengths."""
         node = context.typed_node
         if asked := context.open_parameters:
             reason = f"{', '.join(asked)} is a parameter of the function."
@@ -154,7 +157,7 @@ class NodePlanner:
         return NestScan()
 
     def _limited_parameters(self, context: NodeContext) -> str:
-        """Name the attributes that the target limits, and that only a call of the function gives."""
+        """Return the attributes that the target limits, and whose values depend on the function's call."""
         limits = self.legality.target.limits if self.legality.target else ()
         limited = {name for limit in limits if limit.operator == context.node.op_type for name in limit.attributes}
         return ", ".join(name for name in context.open_parameters if name in limited)
@@ -162,7 +165,7 @@ class NodePlanner:
     # --- nodes that are derived ---------------------------------------------------------------------------------------
 
     def _rewritten(self, context: NodeContext, otherwise: Refusal | None = None) -> Replace | None:
-        """Derive a node; `otherwise` is why it cannot stay, given where ONNX has no body for the operator either."""
+        """Derive a node; `otherwise` is the refusal used if ONNX has no function body for the operator either."""
         node = context.typed_node
         before, after = _versions(context, self.legality.opset)
         if not node.domain and before is None:
@@ -172,7 +175,7 @@ class NodePlanner:
         if before and after and (untaken := self._unknown.not_taken(node, before, after)):
             raise _refused(context, Code.MISSING_FACT, untaken, "Give the model's inputs element types.")
         if why is not None and why.missing and context.bound is None and context.in_function:
-            # The facts of each call tell, and so does a new plan of the result.
+            # The facts of each call decide, as does a new plan of the result.
             hint = "Give the model's inputs element types and shapes."
             raise _refused(context, Code.MISSING_FACT, f"{why}.", hint)
         if why is None and self._stays(node):
@@ -191,8 +194,8 @@ class NodePlanner:
         if isinstance(derived, Failure):
             if otherwise and not has_body(node.name):
                 raise NodeRefusedError(otherwise)
-            if (lacking := self.legality.absent_type(node)) is not None:
-                raise _refused(context, Code.TYPE, f"{lacking}.", "Change it with --types.")
+            if (missing := self.legality.absent_type(node)) is not None:
+                raise _refused(context, Code.TYPE, f"{missing}.", "Change it with --types.")
             code, reason, hint = _refusal(derived)
             if node.domain and code in (Code.ABSENT_OPERATOR, Code.NO_LOWERING):
                 code, hint = Code.FOREIGN_OPERATOR, hint or foreign.hint(node.domain)
@@ -200,13 +203,13 @@ class NodePlanner:
         return self._replaced(context, *derived, why)
 
     def _stays(self, node: Node) -> bool:
-        """Return whether nothing asks for another form of a legal node."""
+        """Return whether a legal node may keep its form."""
         if (self._optimize and traits(node.name).rivals) or self.legality.computed(node):
             return False
         return self._strict is self._plain or self._strict.legality.why_not(node) is None
 
     def _derived(self, context: NodeContext, *, kept: bool) -> tuple[Lifted, Fragment] | Failure | None:
-        """Derive what onnxruntime runs, else what is legal; None if a node that is legal had better stay as it is."""
+        """Derive a fragment that onnxruntime runs, else a legal one; return None if a legal node should stay."""
         if asked := context.open_parameters:
             return Failure(f"{', '.join(asked)} is a parameter of the function", missing=True)
         lifted = self._strict.lift(context.typed_node)
@@ -221,7 +224,7 @@ class NodePlanner:
         if idle and not self._decisions.has(IDENTITY):
             return lifted, left_out
         if not lifted.operator.has_lowerings and not lifted.operator.domain and not has_body(lifted.operator.name):
-            # What has no other way to be said stays as it is, also where onnxruntime has no kernel for its types.
+            # A node without another form stays unchanged, even without an onnxruntime kernel for its types.
             found = self._plain.derive(lifted)
             if isinstance(found, Fragment) and not found.lowerings:
                 return lifted, found
@@ -235,7 +238,7 @@ class NodePlanner:
         return found if isinstance(found, Failure) else (lifted, found)
 
     def _unsure(self, lifted: Lifted) -> Reason | None:
-        """Return which fact a function must have of its call, for the target's version to be right for sure."""
+        """Return the fact that a function needs from its call to guarantee the target's version."""
         schema = schema_at(lifted.operator.domain, lifted.operator.name, self.legality.opset)
         version = lifted.operator.version(schema.since_version) if schema else None
         return version.unsure(lifted.meaning, lifted.operands) if version and version.unsure else None
@@ -243,11 +246,11 @@ class NodePlanner:
     def _folded(
         self, context: NodeContext, derived: tuple[Lifted, Fragment] | Failure | None
     ) -> tuple[Lifted, Fragment] | None:
-        """Return constants in place of a node that is not wanted, where its outputs are known."""
+        """Return constants in place of a node that must be replaced, if its outputs are known."""
         unwanted = self.legality.target is not None or self.legality.decomposes(
             context.typed_node.domain, context.typed_node.name
         )
-        # What an open parameter is decides what the elements are.
+        # The elements depend on the unbound parameter.
         if not unwanted or context.open_parameters:
             return None
         constants = folded(context.typed_node, derived, self._plain)
@@ -259,7 +262,7 @@ class NodePlanner:
         return constants
 
     def _replaced(self, context: NodeContext, lifted: Lifted, found: Fragment, why: Reason | None) -> Replace | None:
-        """Put a fragment in place of a node, unless it is that node."""
+        """Replace a node by a fragment, unless the fragment is that node."""
         node, opset = context.typed_node, self.legality.opset
         inside = context.in_function
         if refused := constants_without_place(
@@ -289,7 +292,7 @@ class NodePlanner:
         return Replace(found, sources, node, lifted, context.where)
 
     def _lowered(self, context: NodeContext, because: str, found: Fragment) -> None:
-        """Note that a fragment replaces a node."""
+        """Record that a fragment replaces a node."""
         written, assumes = tuple(leaf.name for leaf in found.nodes), tuple(sorted(found.assumes))
         node = context.typed_node
         self._ledger.steps.append(
@@ -308,7 +311,7 @@ class NodePlanner:
     # --- targets without Identity, Constant or Cast -------------------------------------------------------------------
 
     def joined(self, context: NodeContext, cast: NodeContext) -> Replace | None:
-        """Write an index and the Cast behind it as one, for targets that have neither Cast nor integers."""
+        """Fuse an index and the following Cast, for targets without Cast and integers."""
         try:
             return self._joined(context, cast)
         except NodeRefusedError as refused:
@@ -332,14 +335,14 @@ class NodePlanner:
     def without_core_ops(
         self, change: Replace, node: onnx.NodeProto, fixed_names: Callable[[], frozenset[str]], values: Values
     ) -> Replace | None:
-        """Do without the Identity or Constant that the target does not have."""
+        """Replace the Identity or Constant that the target does not support."""
         found = without_core_ops(change, node, self._plain, fixed_names, constants=self.constants)
         if isinstance(found, Failure):
             self._ledger.refuse(Code.NO_LOWERING, change.where, change.typed_node.name, f"{found.reason}.")
             return None
         for place, (name, ref) in enumerate(zip(node.output, found.fragment.outputs, strict=True)):
             if name and isinstance(ref, Constant) and place not in found.renamed and not self.constants:
-                # An Identity gives it its name: what needs a constant reads the initializer.
+                # An Identity names it: nodes that need a constant read the initializer.
                 values.note(name, Facts(ref.dtype, facts_of_attribute(ref.value).shape, ref.value, computed=True))
         return found
 
@@ -349,7 +352,7 @@ def _refused(context: NodeContext, code: Code, reason: str, hint: str = "") -> N
 
 
 def _without_bfloat16(legality: Legality) -> str:
-    """Return what helps where no operator accepts bfloat16: an opset that does, if the target loads one."""
+    """Return the fix if no operator accepts bfloat16: an opset that does, if the target loads one."""
     if legality.target is not None and legality.target.opset[1] < 13:
         return _TO_FLOAT
     return f"Use opset 13 or newer, or {_TO_FLOAT[0].lower()}{_TO_FLOAT[1:]}"
@@ -359,7 +362,7 @@ _TO_FLOAT = "Change it to float with --types bfloat16=float, and --io-types if i
 
 
 def _holds_constants(deriver: Deriver) -> bool:
-    """Return whether a Constant of any type may stand on the target: below 9 it is a float."""
+    """Return whether the target supports a Constant of every type: below opset 9 only floats."""
     schema = schema_at("", CONSTANT, deriver.legality.opset)
     if schema is None or schema.since_version < 9:
         return False
@@ -367,7 +370,7 @@ def _holds_constants(deriver: Deriver) -> bool:
 
 
 def _fault(node: Node) -> str | None:
-    """Say what breaks ONNX's rules in a node, which nobody could tell before its inputs were known: in a function."""
+    """Return the ONNX rule that a node violates, if this became known only with its inputs, in a function."""
     if not node.domain and traits(node.name).checked:
         return operator_fault(node)
     if _takes_others(node):
@@ -377,18 +380,18 @@ def _fault(node: Node) -> str | None:
 
 
 def _takes_others(node: Node) -> bool:
-    """Return whether an input can be no tensor, so that nothing is known of it: a sequence, say."""
+    """Return whether an input may be a non-tensor, such as a sequence, without known facts."""
     schema = schema_at(node.domain, node.name, node.since_version)
     parameters = [] if schema is None else [schema.input(index) for index in range(len(node.inputs))]
     return any(one is not None and not any(kind.startswith("tensor(") for kind in one.types) for one in parameters)
 
 
 _NEGATIVE = 11
-"""The opset whose versions allow an axis that is counted from the end."""
+"""The first opset whose versions permit a negative axis."""
 
 
 def _stands(legality: Legality, node: Node, after: Schema) -> bool:
-    """Return whether the target takes a node of its own version as it is written: it may need another axis."""
+    """Return whether the target accepts an unchanged node of its own version: the axis may have to change."""
     renewed = dataclasses.replace(node, since_version=after.since_version)
     written = not legality.unwritten(node.name, node.attributes)
     return written and (legality.target is None or legality.why_not(renewed) is None)
@@ -402,9 +405,9 @@ def _unchanged(
     sources: Sequence[int | Constant | None],
     deriver: Deriver,
 ) -> bool:
-    """Whether a fragment is the node as it stands: the same operator, inputs and, as `after` has them, attributes.
+    """Return whether a fragment is the unchanged node: the same operator, inputs and attributes of `after`.
 
-    The axis may be another one where the node's own means the same, since it is counted from the end.
+    A negative axis may differ from the equivalent nonnegative one.
     """
     proto, node = context.node, context.typed_node
     if len(fragment.nodes) != 1 or len(proto.input) > after.raw.max_input:
@@ -448,7 +451,7 @@ def _refusal(failure: Failure) -> tuple[Code, str, str]:
 
 
 def _versions(context: NodeContext, target: int) -> tuple[Schema | None, Schema | None]:
-    """Return the version of the operator that the node has, and that of the target opset, which has no foreign ones."""
+    """Return the node's version of the operator and the target opset's; an opset has no foreign operators."""
     node = context.typed_node
     if node.domain:
         return schema_read_at(node.domain, node.name, node.since_version), None

@@ -1,6 +1,6 @@
 """Decide for all nodes of an operator at once, if the operator and the model's element types suffice.
 
-Most nodes of a model are settled so, and their values are never needed.
+This decides most nodes of a model without any facts about their values.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from opshift.passes.rewrite.fragment import Failure, Input, Output
 from opshift.passes.rewrite.lowering_search import Deriver
 
 TYPES = 6
-"""Element types of a model for which an operator is tried; a model with more is looked at node by node."""
+"""The maximum number of element types for which an operator is tried; a model with more is planned node by node."""
 
 
 class OpTypeDecisions:
     """Decisions for all nodes of an operator of the default domain."""
 
     def __init__(self, plain: Deriver, strict: Deriver, types: Callable[[], Set[int] | None]) -> None:
-        """Judge for the target of two derivers; `strict` prefers what onnxruntime runs.
+        """Store two derivers of one target; `strict` prefers nodes that onnxruntime runs.
 
-        `types` returns what `occurring_types` does; it is called only where that counts.
+        `types` returns the result of `occurring_types`; it is called only if needed.
         """
         self._plain = plain
         self._strict = strict
@@ -48,16 +48,16 @@ class OpTypeDecisions:
         self._renewals: dict[tuple[str, int], Step | None] = {}
 
     def has(self, name: str) -> bool:
-        """Return whether the target has an operator, be it with limits."""
+        """Return whether the target supports an operator, possibly with limits."""
         legality = self._plain.legality
         return name not in legality.decompose and (legality.target is None or legality.target.has(name))
 
     def loses(self, name: str, opset: int) -> bool:
-        """Whether onnxruntime runs an operator at the model's opset, and at the target's only what its body says."""
+        """Return whether onnxruntime runs an operator at the model's opset, but only its body at the target's."""
         return self._strict is not self._plain and loses(name, opset, self._plain.legality.opset)
 
     def loses_types(self, name: str, opset: int) -> bool:
-        """Whether onnxruntime has kernels for fewer of the model's types at the target's opset than at the model's."""
+        """Return whether onnxruntime's kernels support fewer of the model's types at the target's opset than before."""
         lost = self._strict is not self._plain and lost_types(name, opset, self._plain.legality.opset)
         if not lost:
             return False
@@ -65,7 +65,7 @@ class OpTypeDecisions:
         return types is None or any(f"tensor({type_name(one)})" in lost for one in types)
 
     def stays(self, name: str, opset: int) -> bool:
-        """Return whether a node is legal whatever is known of it: same version, nothing that the target asks of it."""
+        """Return whether every node of an operator is legal: the version is the same, and the target has no limits."""
         key = name, opset
         if key not in self._still:
             target = self._plain.legality.opset
@@ -84,7 +84,7 @@ class OpTypeDecisions:
         return self._still[key]
 
     def version_bump_step(self, name: str, opset: int) -> Step | None:
-        """Return the step of a node that the target's version takes as it is, whatever is known of it; None: ask."""
+        """Return the version-bump step if the target's version accepts every such node unchanged; otherwise None."""
         key = name, opset
         if key not in self._renewals:
             before, after = schema_at("", name, opset), schema_at("", name, self._plain.legality.opset)
@@ -103,18 +103,18 @@ class OpTypeDecisions:
         return self._renewals[key]
 
     def _without_limits(self, name: str) -> bool:
-        """Return whether the target has an operator, and asks nothing of its nodes."""
+        """Return whether the target supports an operator without limits."""
         target = self._plain.legality.target
         if target and target.name == "onnxruntime" and has_body(name):
-            return False  # it depends on the types whether there are kernels for the body
+            return False  # the types decide whether the body has kernels
         if name in WIDENED and ((types := self._types()) is None or TensorProto.INT32 in types):
-            return False  # it depends on which constants are int32
+            return False  # the decision depends on the int32 constants
         return self.has(name) and (target is None or self._within_limits(name, target))
 
     def _within_limits(self, name: str, target: Target) -> bool:
-        """Whether all nodes of an operator fit the target's limits, of whichever types of the model their inputs are.
+        """Return whether all nodes of an operator fit the target's limits for all of the model's types.
 
-        So a value whose type onnx does not infer is none that the target does not take.
+        So values whose type onnx does not infer are accepted too.
         """
         if target.types and ((found := self._types()) is None or not found <= target.dtypes):
             return False
@@ -132,15 +132,15 @@ class OpTypeDecisions:
         return not any(limit.why_not(node, schema, types) for limit in limits)
 
     def _reviewed(self, before: Schema, after: Schema) -> bool:
-        """Return whether the reviewed table lets every node pass."""
+        """Return whether the reviewed table accepts every node."""
         row = same_meaning(before.name, before.since_version, after.since_version)
         old = self._plain.legality.opset < 13 and any("tensor(bfloat16)" in one.types for one in before.inputs)
         return row is not None and not row.new_attributes and not old
 
     def _native(self, before: Schema, after: Schema) -> bool:
-        """Whether a node of each combination of types is the same node at the target, with nothing else known of it.
+        """Return whether nodes of all type combinations, without other facts, stay the same node on the target.
 
-        What is legal then is legal whatever else is known, and is what is taken: see `Deriver.derive`.
+        Such a node stays legal with more facts, and is chosen: see `Deriver.derive`.
         """
         if before.attributes or after.attributes or traits(before.name).rivals:
             return False
@@ -180,7 +180,7 @@ class OpTypeDecisions:
 def occurring_types(model: onnx.ModelProto, walked: Iterable[GraphView | GraphWalk], opset: int) -> Set[int] | None:
     """Return the element types that values of a model can have; None if unknown.
 
-    A value has a type that is declared or that an attribute names, or one that its operator gives whatever it reads.
+    Types of values are declared, named by an attribute, or fixed by the operator.
     """
     if model.functions:
         return None  # their parameters may name types
@@ -197,7 +197,7 @@ def occurring_types(model: onnx.ModelProto, walked: Iterable[GraphView | GraphWa
 
 
 def named_types(walked: Iterable[GraphView | GraphWalk], opset: int) -> Set[int]:
-    """Return the element types that a model declares, that attributes name, or that operators always give."""
+    """Return the element types that a model declares, that attributes name, or that operators always return."""
     types: set[int] = set()
     for one in walked:
         types.update(one.dtypes, dtypes(one.graph))
@@ -208,7 +208,7 @@ def named_types(walked: Iterable[GraphView | GraphWalk], opset: int) -> Set[int]
 
 @functools.cache
 def _made(name: str, opset: int) -> frozenset[int] | None:
-    """Return the types that an operator gives whatever it reads; None where they are not known."""
+    """Return the output types that do not depend on an operator's inputs; None if unknown."""
     if (made := traits(name).makes_types) is not None:
         return frozenset(made)
     schema = schema_at("", name, opset)
@@ -225,7 +225,7 @@ def _made(name: str, opset: int) -> frozenset[int] | None:
 
 @functools.cache
 def holds_graphs(name: str) -> bool:
-    """Return whether any version of an operator of the default domain has graphs as attributes."""
+    """Return whether any version of a default-domain operator has subgraphs."""
     kind = onnx.defs.OpSchema.AttrType
     return any(
         attribute.type in (kind.GRAPH, kind.GRAPHS)
@@ -235,7 +235,7 @@ def holds_graphs(name: str) -> bool:
 
 
 def _accepts_all(before: Schema, after: Schema) -> bool:
-    """Return whether a version takes, and types, every node that another takes."""
+    """Return whether a version accepts, with the same types, every node that another version accepts."""
     given = {parameter.type_variable for parameter in after.inputs}
     pairs = [(before.input(index), after.input(index)) for index in range(max(len(before.inputs), len(after.inputs)))]
     return (

@@ -1,4 +1,4 @@
-"""Opset imports and ir_version of the result."""
+"""Set the opset imports and the ir_version of the result."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _TYPES = {
     13: ("UINT2", "INT2"),
     14: ("FLOAT6E2M3", "FLOAT6E3M2"),
 }
-"""The ir_version that brought an element type, from the comments on versions in onnx.proto."""
+"""The first ir_version with an element type, from the comments on versions in onnx.proto."""
 
 _CONSTANT_1 = frozenset({TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE})
 """The element types of Constant-1, the version of the opsets that go with ir_version 3."""
 
 FUNCTIONS = "local functions", "default values of a function's attributes", "overloads of functions"
-"""The features of functions that need an ir_version, each another one."""
+"""The features of functions that need different ir_versions."""
 
 _LATE_TYPES = frozenset({"optional_type", "sparse_tensor_type"})
-"""The kinds of values that came with ir_version 8."""
+"""The kinds of values that ir_version 8 introduced."""
 
 
 def set_opset_imports(
@@ -45,8 +45,8 @@ def set_opset_imports(
 ) -> None:
     """Set the opset of the default domain everywhere, and drop the domain `opshift`; the ir_version stays.
 
-    `domains` has the newest opsets of other domains: what is newer is set to them. Imports of other domains go if
-    `drops` says so and no node uses them.
+    `domains` has the maximum opsets of other domains: newer imports are lowered. An unused import of another domain is
+    removed if `drops` returns true.
     """
     for owner in (model, *model.functions):
         idle = {item.domain for item in unused_imports(owner) if drops(item.domain)}
@@ -65,14 +65,14 @@ def set_opset_imports(
 
 
 def unused_imports(owner: onnx.ModelProto | onnx.FunctionProto) -> list[onnx.OperatorSetIdProto]:
-    """Return the imports of other domains that no node of a model, or of a function, uses."""
+    """Return the imports of other domains that no node of a model or function uses."""
     foreign = [item for item in owner.opset_import if default_domain(item.domain)]
     used = {node.domain for graph in graphs(owner) for node in graph.node} if foreign else set()
     return [item for item in foreign if item.domain not in used]
 
 
 def converted_ir_version(ir_version: int, before: int, opset: int) -> int:
-    """Return the ir_version that goes with a conversion between two opsets, whatever the model holds.
+    """Return the usual ir_version for a conversion between two opsets, without regard to the model's contents.
 
     Down, it is that of the first onnx release with the opset, or the source's if lower: an old opset is for an old
     runtime. Up, the source's is raised only if it is lower than that release's.
@@ -83,14 +83,14 @@ def converted_ir_version(ir_version: int, before: int, opset: int) -> int:
 
 
 class IrVersionNeed(NamedTuple):
-    """An ir_version that something in a model needs, and what that is."""
+    """An ir_version that a part of a model needs, and the description of that part."""
 
     ir_version: int
     what: str
 
 
 def least_ir_version(model: onnx.ModelProto, walked: Sequence[GraphWalk]) -> int:
-    """Return the lowest ir_version that holds a model as it is: the opset, and the fields and types that it uses."""
+    """Return the lowest ir_version for a model without changes: for its opset, fields and types."""
     opset = max((item.version for item in model.opset_import if not default_domain(item.domain)), default=1)
     held = (
         released_with(opset),
@@ -101,14 +101,14 @@ def least_ir_version(model: onnx.ModelProto, walked: Sequence[GraphWalk]) -> int
 
 
 def ir_version_needs(model: onnx.ModelProto, walked: Sequence[GraphWalk]) -> list[IrVersionNeed]:
-    """Return what no lower ir_version can express, apart from the opset and from what can be dropped or rewritten."""
+    """Return the parts that no lower ir_version can express, apart from the opset and from removable parts."""
     found = list(_fields(model, walked))
     imported = {item.domain: item.version for item in model.opset_import}
     used = {domain for one in walked for domain, _, _ in one.by_op_key if default_domain(domain)}
     for domain in sorted(used & imported.keys()):
         version = imported[domain]
         found.append(IrVersionNeed(released_with(version, domain), f"operators of {domain} {version}"))
-    known = set(TensorProto.DataType.values())  # an operator of another domain may number its own
+    known = set(TensorProto.DataType.values())  # an operator of another domain may use its own type numbers
     dtyped = {*itertools.chain.from_iterable((*dtypes(one.graph), *one.dtypes) for one in walked)}
     types = {TensorProto.DataType.Name(dtype) for dtype in dtyped & known}
     for version, names in _TYPES.items():
@@ -143,7 +143,7 @@ def _fields(model: onnx.ModelProto, walked: Sequence[GraphWalk]) -> Iterator[IrV
 
 
 def unwritten(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
-    """Return the initializers that are no inputs, and that Constant-1 cannot hold."""
+    """Return the initializers that are not inputs, and that Constant-1 cannot hold."""
     inputs = {value.name for value in graph.input}
     return [
         tensor
@@ -154,7 +154,7 @@ def unwritten(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
 
 
 def kinds_of_type(kind: onnx.TypeProto) -> Iterator[str]:
-    """Yield what a type is, and what the types inside it are: sequence_type, tensor_type."""
+    """Yield the kind of a type and of its inner types: sequence_type, tensor_type."""
     which = kind.WhichOneof("value")
     if which:
         yield which
@@ -165,7 +165,7 @@ def kinds_of_type(kind: onnx.TypeProto) -> Iterator[str]:
 
 
 def _spare(model: onnx.ModelProto, walked: Sequence[GraphWalk]) -> Iterator[int]:
-    """Yield the ir_versions of what can be dropped or rewritten without any change to what is computed."""
+    """Yield the ir_versions of parts that can be dropped or rewritten without changing the results."""
     for graph in (one.graph for one in walked):
         if isinstance(graph, onnx.GraphProto) and graph.initializer:
             inputs = {value.name for value in graph.input}

@@ -1,7 +1,7 @@
-"""Compute once what lowerings make of packed weights alone, so that no run does.
+"""Fold the emitted nodes that depend only on packed weights, so that no run computes them.
 
-Nodes that unpack weights become constants. Where DequantizeLinear reads numbers of a few bits in blocks, the constants
-are as large as before; elsewhere they are floats.
+Nodes that unpack weights become constants. If DequantizeLinear reads blocks of numbers of a few bits, the constants are
+as large as before; otherwise they are floats.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.traversal import names_read
 
 MOST = 2**30
-"""Bytes of constants that are made in one model: protobuf writes no model of more than twice that."""
+"""The maximum bytes of constants that are created in one model: protobuf's limit is twice that."""
 
 NOTICED = 1.25
-"""Growth beyond which there is a note: zero points that were left out are little more."""
+"""The growth factor above which a note is added: omitted zero points alone cause little growth."""
 
 _FEW_BITS: Mapping[int, int] = {TensorProto.UINT4: 4, TensorProto.INT4: 4, TensorProto.UINT2: 2, TensorProto.INT2: 2}
 
 Array = np.ndarray[Any, Any]
 Whole = Callable[[TensorProto], TensorProto]
-"""Returns a tensor that holds its elements, also those of another file."""
+"""Returns a tensor with its elements loaded, also from an external file."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class PackedWeights:
 
     @classmethod
     def of(cls, model: onnx.ModelProto, whole: Whole) -> PackedWeights:
-        """Collect what nodes of the main graph read as packed weights."""
+        """Collect the packed weights that nodes of the main graph read."""
         read = ((node, place) for node in model.graph.node for place in traits_of(node).packed_weights)
         names = frozenset(node.input[place] for node, place in read if any(node.input[place : place + 1]))
         kept = (name for node in model.graph.node for name in node.output) if names else ()
         return cls(names, frozenset((*kept, *(value.name for value in model.graph.output))), whole)
 
     def compute(self, model: onnx.ModelProto) -> tuple[str, ...]:
-        """Put constants in place of nodes of the lowered model; return notes on the bytes that it grows by."""
+        """Replace nodes of the lowered model by constants; return notes on the model's growth in bytes."""
         weights = _Weights(model, self.names, self.kept)
         wanted = weights.wanted()
         before, after = weights.sizes(wanted)
@@ -72,7 +72,7 @@ class PackedWeights:
 
 @dataclass
 class _Weights:
-    """The values of the main graph that follow from constants, and the nodes that make them."""
+    """The values of the main graph that follow from constants, and their nodes."""
 
     model: onnx.ModelProto
     packed: Collection[str]
@@ -81,7 +81,7 @@ class _Weights:
     facts: dict[str, Facts | None] = field(default_factory=dict)
     made: dict[str, onnx.NodeProto] = field(default_factory=dict)
     derived: set[str] = field(default_factory=set)
-    """The packed weights, and what is made of them."""
+    """The packed weights, and the values computed from them."""
 
     def __post_init__(self) -> None:
         """Walk over the nodes."""
@@ -99,7 +99,7 @@ class _Weights:
                     self.derived.add(node.output[0])
 
     def _computed(self, node: onnx.NodeProto) -> Facts | None:
-        """Return the facts of what a node computes of constants alone; None of another node."""
+        """Return the facts about a node's output if it reads only constants; otherwise None."""
         if len(node.output) != 1 or node.output[0] in self.kept or not node.input:
             return None
         if traits_of(node).marks_quantization or not all(name in self.facts for name in node.input if name):
@@ -110,7 +110,7 @@ class _Weights:
         return None if isinstance(found, Reason) or found[0].size is None or not found[0].dtype else found[0]
 
     def wanted(self) -> tuple[str, ...]:
-        """Return what is to be constant: all that a node reads which stays, and reads what is made of the weights."""
+        """Return the values to fold: inputs of remaining nodes that are computed from the weights."""
         found: dict[str, None] = {}
         for node in self.model.graph.node:
             if self.made.keys().isdisjoint(node.output) and not self.derived.isdisjoint(node.input):
@@ -118,7 +118,7 @@ class _Weights:
         return tuple(found)
 
     def sizes(self, wanted: Sequence[str]) -> tuple[int, int]:
-        """Return the bytes of the constants that these values are made of, and their own."""
+        """Return the bytes of the constants that these values depend on, and of the values."""
         return sum(map(self._size, self._sources(wanted))), sum(map(self._size, wanted))
 
     def _sources(self, wanted: Sequence[str]) -> set[str]:
@@ -138,7 +138,7 @@ class _Weights:
         return math.ceil((facts.size or 0) * bits / 8)
 
     def replace(self, wanted: Sequence[str], whole: Whole) -> None:
-        """Put initializers in place of the nodes of these values, and remove what nobody reads then."""
+        """Replace the nodes of these values by initializers, and remove the unused nodes."""
         graph, sources = self.model.graph, self._sources(wanted)
         for name in wanted:
             graph.initializer.append(tensor_of(self._array(name, whole), 0, name))
@@ -158,7 +158,7 @@ class _Weights:
                 del graph.initializer[place]
 
     def _array(self, name: str, whole: Whole) -> Array:
-        """Return the elements of a value, by the oracles of the nodes that make it."""
+        """Return the elements of a value, computed by the oracles of its nodes."""
         if name not in self.made:
             return array_of(whole(self.constants[name]))
         node = self.made[name]

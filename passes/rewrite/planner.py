@@ -47,10 +47,10 @@ from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions, holds_grap
 from opshift.passes.rewrite.unknown_types import UnknownTypes
 
 Settled = Step | dict[Hashable, KnownDecision] | None
-"""The step of all nodes with an op key, the decisions for some of them, or nothing."""
+"""The step of all nodes with an op key, the decisions for some of them, or None."""
 
 BumpedNodes = tuple[Sequence[tuple[Step, Sequence[int]]], Sequence[str]]
-"""The version bumps of a graph with the places of their nodes; and the names of all its nodes."""
+"""The version bumps of a graph with the indices of their nodes; and the names of all its nodes."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class Goal:
     """The goal of a plan.
 
     Attributes:
-        legality: what the target takes.
-        semantics: "runtime" or "spec", where onnxruntime departs from the specification.
-        assume: assumptions that the result may rest on.
-        runnable: prefer what the installed onnxruntime has kernels for.
-        optimize: lower what is legal too, where that is faster in onnxruntime.
+        legality: the predicate for supported nodes.
+        semantics: "runtime" or "spec", if onnxruntime differs from the specification.
+        assume: assumptions that the result may need.
+        runnable: prefer nodes with a kernel in the installed onnxruntime.
+        optimize: also lower legal nodes if that is faster in onnxruntime.
     """
 
     legality: Legality
@@ -74,10 +74,10 @@ class Goal:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The known facts about a model before it is planned.
+    """The facts about a model before planning.
 
     Attributes:
-        walked: its graphs, as they were walked.
+        walked: its graphs, if already traversed.
         static: the values that need no inference.
         summary: the model with inferred types.
     """
@@ -88,21 +88,21 @@ class Analysis:
 
 
 class FirstRefusalError(Exception):
-    """A node cannot be converted, and no more was asked."""
+    """A node cannot be converted, and the caller needs only the first refusal."""
 
 
 @dataclass(frozen=True)
 class Focus:
-    """The nodes of the main graph, by their places, that are planned first, and planning ends at the first refusal.
+    """The main graph's nodes, by index, to plan first; planning ends at the first refusal.
 
-    That answers quickly whether a goal is possible at all. With `alone`, these nodes are planned, and no others.
+    This quickly shows whether a goal is possible at all. With `alone`, only these nodes are planned.
     """
 
     places: frozenset[int] = frozenset()
     alone: bool = False
 
     def ordered(self, nodes: Sequence[tuple[int, Settled]]) -> list[tuple[int, Settled]]:
-        """Return the nodes to be planned, in order."""
+        """Return the nodes to plan, in order."""
         first = [one for one in nodes if one[0] in self.places]
         return first if self.alone else first + [one for one in nodes if one[0] not in self.places]
 
@@ -124,9 +124,9 @@ class Planner:
     ) -> None:
         """Plan for a goal.
 
-        `alike` has planned the same model for another target: what it knows of the values is not inferred again.
-        `hinting` looks for the opsets to which refused nodes could be converted. At the deadline planning ends with
-        DeadlineError. With a `focus` on some nodes, planning may end with FirstRefusalError at the first refusal.
+        `alike` has planned the same model for another target: its facts about the values are reused. `hinting` finds
+        opsets to which refused nodes could be converted. At the deadline, planning raises DeadlineError. With a `focus`
+        on some nodes, the first refusal may raise FirstRefusalError.
         """
         self.progress = progress
         self._focus = focus
@@ -169,7 +169,7 @@ class Planner:
 
     @property
     def scope(self) -> Values:
-        """The known facts about the main graph's values; inferred when first asked for."""
+        """The facts about the main graph's values, inferred on first access."""
         if self._scope is None:
             if self._alike:
                 self._scope = self._alike.scope
@@ -215,14 +215,14 @@ class Planner:
         return Planned(plan, tuple(graphs), self.functions.result(), self._nodes.constants, only)
 
     def _steps(self) -> Sequence[Step]:
-        """Return all steps: those of the nodes that were looked at, and between them those of the others."""
+        """Return all steps: those of individually planned nodes, merged with those of the others."""
         steps, bumped, firsts = tuple(self.ledger.steps), self._bumped, self._firsts
         count = len(steps) + sum(len(places) for _, places in bumped[0])
         lowered = [step for step in steps if step.action is Action.LOWER]
         return Steps(count, lowered, lambda: _between(steps, bumped, firsts))
 
     def forget(self) -> None:
-        """Release what is known of the values, once all is planned: planners hold each other, and so outlive that."""
+        """Release the facts about the values after planning: planners refer to each other and live longer."""
         self._scope = self._alike = None
         self._analysis, self._walked_by_graph = Analysis(), {}
         self._unknown.forget()
@@ -248,7 +248,7 @@ class Planner:
         main = path == "main"
         walked = self._walked_by_graph.get(id(graph))
         if main and isinstance(walked, GraphView) and not joined:
-            # Most nodes of a large model: all that is to be said of them is their names.
+            # Most nodes of a large model need only their names here.
             self._bumped = [(step, places) for step, places in asked if isinstance(step, Step)], walked.names
             asked = [(settled, places) for settled, places in asked if not isinstance(settled, Step)]
         places = sorted(((place, settled) for settled, found_at in asked for place in found_at), key=itemgetter(0))
@@ -299,7 +299,7 @@ class Planner:
         return plan
 
     def _hint(self, context: NodeContext, mark: Mark) -> None:
-        """Add to the refusals of a node the opset that helps; those of a function stand inside it."""
+        """Add the helpful opset to the refusals of a node; those of a called function are inside it."""
         node, refusals = context.node, self.ledger.refusals
         if refusals and self._focus and not self._focus.alone:
             raise FirstRefusalError
@@ -316,10 +316,10 @@ class Planner:
     def _asked(
         self, found: Mapping[OpKey, Sequence[int]], path: str, opset: int
     ) -> list[tuple[Settled, Sequence[int]]]:
-        """Return the places of the nodes of each kind that does not say that they stay.
+        """Return the indices of the nodes by op key, without those that certainly stay.
 
-        Beside them stands what settles them: the step, where the kind says that; what has been decided of nodes of this
-        kind, where no more than their attributes and inputs counts; or nothing.
+        Each entry has the common step if the op key determines it; the shared decisions if attributes and inputs
+        determine them; or None.
         """
         asked: list[tuple[Settled, Sequence[int]]] = []
         for kind, places in found.items():
@@ -358,7 +358,7 @@ class Planner:
         return self._nodes.decide(context)
 
     def _like_others(self, context: NodeContext, index: int, known: dict[Hashable, KnownDecision]) -> Change | None:
-        """Decide what becomes of a node as of the first that has the same attributes and inputs."""
+        """Decide the change of a node as for an earlier node with the same attributes and inputs."""
         node, values, ledger = context.node, context.scope, self.ledger
         alike = values.alike(index) if isinstance(values, OnDemandScope) and index >= 0 else None
         if alike in known:
@@ -367,7 +367,7 @@ class Planner:
         if attributes is None:
             return self._nodes.decide(context)
         inputs = [values[name] if name else None for name in node.input[:]]
-        # Facts that are equal are mostly the same object; `KnownDecision` keeps it, so that its id is nobody else's.
+        # Equal facts are usually the same object; `KnownDecision` keeps it alive, so that its id stays unique.
         key = attributes, tuple(map(id, inputs)), tuple(map(bool, node.output[:]))
         if key in known:
             return ledger.repeat(known[key].decision, context.where)
@@ -395,21 +395,21 @@ class Planner:
         mark = planner.ledger.mark()
         change = planner._node(dataclasses.replace(context, where=""))
         if isinstance(change, Replace):
-            # An output that must keep its name may need an Identity, which has sequences since 14 only.
+            # An output that must keep its name may need an Identity, which supports sequences only since opset 14.
             planner._nodes.without_core_ops(change, context.node, lambda: frozenset(context.node.output), context.scope)
         return not planner.ledger.refused_since(mark)
 
 
 def _noted(node: onnx.NodeProto, body: onnx.GraphProto, inside: Values) -> Iterator[tuple[str, Facts]]:
-    """Yield the types of what a body returns, where onnxruntime reads shapes off them that may be inferred no more.
+    """Yield the types of a body's outputs if onnxruntime needs their shapes and may no longer infer them.
 
-    The kernel of Scan requires the rank of each output, and that of Loop has the dimensions of none of its
-    iterations from there (onnxruntime 1.32.0). Lowerings compute shapes that onnx does not follow; Reshape has it
-    follow computed shapes since 14 only.
+    The kernel of Scan requires the rank of each output, and that of Loop takes the dimensions for zero iterations from
+    there (onnxruntime 1.32.0). Lowerings compute shapes that onnx cannot infer; it infers computed shapes of Reshape
+    only since opset 14.
     """
     if default_domain(node.domain) or node.op_type not in (LOOP, SCAN):
         return
-    # A Loop carries what its body returns after the condition; for no iterations that is as it went in.
+    # A Loop carries the body's outputs after the condition; without iterations, they are the initial values.
     loop = node.op_type == LOOP
     for value in body.output[len(node.input) - 1 if loop else 0 :]:
         declared = facts_of_type(value.type).shape
@@ -422,7 +422,7 @@ def _noted(node: onnx.NodeProto, body: onnx.GraphProto, inside: Values) -> Itera
 
 
 def _between(steps: Sequence[Step], bumped: BumpedNodes, firsts: Mapping[int, int]) -> tuple[Step, ...]:
-    """Put those of the renewed nodes between other steps, of which nodes at some places have their first."""
+    """Merge the steps of version bumps into the other steps, by node index."""
     stepped, names = bumped
     looked = list(firsts)
     found: list[Step] = []
@@ -436,7 +436,7 @@ def _between(steps: Sequence[Step], bumped: BumpedNodes, firsts: Mapping[int, in
 
 
 def too_old(opset: int) -> Refusal:
-    """Refuse a target below the oldest opset that opshift writes."""
+    """Return the refusal of a target below the oldest opset that opshift writes."""
     return Refusal(
         Code.OPSET_TOO_OLD,
         "model",

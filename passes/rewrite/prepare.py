@@ -1,4 +1,4 @@
-"""Prepare a model for planning: fix shapes, and fold values that are known then."""
+"""Prepare a model for planning: fix shapes, and fold the values that become known."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from opshift.passes.rewrite.type_choice import Types
 from opshift.passes.rewrite.wide_constants import Whole, Widened, widen
 
 Shown = Callable[[onnx.ModelProto], onnx.ModelProto]
-"""Returns a model whose small constants hold their elements, also those of other files."""
+"""Returns a model with embedded small constants, also from external files."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ class Preparation:
 
     Attributes:
         sizes: the sizes of its inputs.
-        fold: whether what follows from shapes and constants is computed.
+        fold: whether nodes that depend only on shapes and constants are folded.
         tidy: whether unused nodes are dropped although there is nothing to fold.
-        static: the target that needs all shapes to be known; empty if none does.
-        missing: those of If, Loop, Scan and the operators of sequences that the target lacks.
-        types: the element types that are to change.
-        constants: the element types that the target reads constants in; empty if it reads all.
+        static: the name of a target that requires static shapes, or empty.
+        missing: the unsupported operators among If, Loop, Scan and the sequence operators.
+        types: the element types to change.
+        constants: the element types in which the target reads constants; empty for all.
         runnable: whether nodes keep a type for which the installed onnxruntime has a kernel.
-        narrow: the element types of constants that the opset lacks.
-        opset: which that is.
+        narrow: the element types of constants that the opset does not have.
+        opset: that opset.
         quantized: the target, if DequantizeLinear, an operator and QuantizeLinear become one on quantized values.
-        inline: whether functions are inlined, since the target loads none, or since they are to be decomposed.
-        ranks: the most axes that operators of the target take, if it limits them.
+        inline: whether functions are inlined, because the target loads none, or to decompose them.
+        ranks: the maximum ranks of the target's operators, if it limits them.
     """
 
     sizes: Sizes = field(default_factory=Sizes)
@@ -90,7 +90,7 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared model: what became of its nodes, the shapes that its inputs have now, and what is in the way."""
+    """A prepared model: its steps, the new shapes of its inputs, and the blockers."""
 
     model: onnx.ModelProto
     steps: tuple[Step, ...] = ()
@@ -99,17 +99,17 @@ class Prepared:
     notes: tuple[str, ...] = ()
     types: Mapping[str, str] = field(default_factory=dict)
     casts: int = 0
-    """How many Casts the changes of types added."""
+    """The number of Casts that the type changes added."""
     wide: Mapping[str, str] = field(default_factory=dict)
-    """Why nodes keep a wider type of floats, by their paths."""
+    """The reasons why nodes keep a wider float type, by node path."""
     folds: bool = False
-    """Whether constants are folded, also in what lowerings write."""
+    """Whether constants are folded, also in emitted nodes."""
     dequantized: Mapping[str, str] = field(default_factory=dict)
-    """Why nodes stay between DequantizeLinear and QuantizeLinear, by their paths."""
+    """The reasons why nodes stay between DequantizeLinear and QuantizeLinear, by node path."""
     kept: Mapping[str, Reason] = field(default_factory=dict)
-    """Why each If, Loop and Scan stays that the target lacks, by their paths."""
+    """The reasons why unsupported If, Loop and Scan nodes stay, by node path."""
     dropped: tuple[str, ...] = ()
-    """The inputs that no node reads, which the target does not accept."""
+    """The unused inputs, which the target does not accept."""
 
 
 def prepare(
@@ -120,10 +120,10 @@ def prepare(
     islands: Islands | None = None,
     whole: Whole = lambda tensor: tensor,
 ) -> Prepared:
-    """Return a model, itself if nothing is to be changed, with its shapes fixed and folded.
+    """Return a model with fixed shapes and folded constants; the model itself if nothing changes.
 
-    `islands` finds the nodes that keep a wider type of floats, where floats become narrower; `whole` reads the elements
-    of constants that get a wider type.
+    `islands` finds the nodes that keep a wider type if floats become narrower; `whole` reads the elements of constants
+    that get a wider type.
 
     Raises:
         UsageError: the sizes do not fit the model, or it has training information.
@@ -179,7 +179,7 @@ def _is_needed(model: onnx.ModelProto, asked: Preparation) -> bool:
 
 
 def _joined(work: onnx.ModelProto, asked: Preparation, shown: Shown, evaluate: Evaluate | None) -> Joined:
-    """Write operators on quantized values, in place, if that is asked for."""
+    """Emit operators on quantized values, in place, if requested."""
     if asked.quantized is None:
         return Joined((), {})
     return join(work, known_values(shown(work), evaluate), asked.quantized)
@@ -195,9 +195,9 @@ def _of_functions(count: int, asked: bool) -> Iterator[str]:
 def _without_missing(
     work: onnx.ModelProto, values: Scope, asked: Preparation, propagation: Propagation
 ) -> tuple[Step, ...]:
-    """Replace, in place, some of If, Loop, Scan and sequences that the target lacks, and return what became of them.
+    """Replace some unsupported If, Loop, Scan and sequence nodes in place, and return the steps.
 
-    What leaves fewer nodes is done first, and may spare the rest.
+    Replacements with fewer nodes come first, and may make the others unnecessary.
     """
     lists = not asked.missing.isdisjoint(SEQUENCES)
     return (
@@ -222,7 +222,7 @@ def retype(prepared: Prepared, types: Types, shown: Shown, evaluate: Evaluate | 
 def _with_types(
     work: onnx.ModelProto, asked: Preparation, shown: Shown, evaluate: Evaluate | None, islands: Islands | None
 ) -> Retyped:
-    """Change the element types of a model in place, and drop the Casts and constants that no node needs then."""
+    """Change the element types of a model in place, and drop the Casts and constants that become unused."""
     if work.functions:
         reason = "its functions are too large to be inlined, and element types are changed outside of functions only."
         return Retyped(refusals=(Refusal(Code.FUNCTION, "model", "", reason, "Inline the functions first."),))
@@ -244,14 +244,14 @@ def _with_types(
 
 
 def _closed(reason: str) -> str:
-    """Return what helps where onnxruntime does not open a model, for this reason."""
+    """Return the fix if onnxruntime does not open a model, for this reason."""
     if "Type Error" in reason:
         return "The model breaks ONNX's rules. Export it again, or repair it."
     return "Convert it with --target onnxruntime first, which replaces what has no kernel."
 
 
 def _change(work: onnx.ModelProto, values: Scope, asked: Preparation) -> Change:
-    """Return what changes the types of a copy of a model but at some nodes."""
+    """Return a function that changes the types of a copy of a model, except at some nodes."""
 
     def change(wide: Mapping[str, str]) -> tuple[onnx.ModelProto, frozenset[str], frozenset[str]]:
         model = onnx.ModelProto()
@@ -263,26 +263,26 @@ def _change(work: onnx.ModelProto, values: Scope, asked: Preparation) -> Change:
 
 
 def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model with the nodes of functions in place of their calls, unless that makes too many."""
+    """Return a model with its functions inlined, unless it would become too large."""
     if not model.functions or expanded(model) > INLINED:
         return model
     try:
         return inlined(model)
-    except Exception:  # what C++ throws at contents that nobody foresaw: the functions stay
+    except Exception:  # any C++ exception for unexpected contents: the functions stay
         return model
 
 
 def _values(
     work: onnx.ModelProto, model: onnx.ModelProto, found: Fixed, sizes: Sizes, shown: Shown, evaluate: Evaluate | None
 ) -> Scope:
-    """Return the known facts about a model with fixed shapes, or raise if a node does not accept them."""
+    """Return the facts about a model with fixed shapes, or raise if a node does not accept them."""
     seen = shown(work)
     try:
         return known_values(seen, evaluate, strict=bool(sizes))
     except ContradictionError as error:
         try:
             known_values(shown(model), None, strict=True)
-        except ContradictionError:  # onnx complains of the model whatever its shapes are
+        except ContradictionError:  # onnx rejects the model whatever its shapes are
             return known_values(seen, evaluate)
         options = " ".join(
             shape_option(name, shape)
@@ -296,13 +296,13 @@ def _values(
 
 
 def _asked(sizes: Sizes, model: onnx.ModelProto) -> Iterator[str]:
-    """Yield the inputs whose shapes were given or follow from what was given."""
+    """Yield the inputs whose shapes were requested or follow from the request."""
     yield from dynamic(input_shapes(model))
     yield from sizes.inputs
 
 
 def _open(model: onnx.ModelProto, values: Scope, found: Fixed, target: str) -> Iterator[Refusal]:
-    """Yield what has no static shape: the inputs, or the nodes whose outputs have other shapes each time."""
+    """Yield refusals for dynamic shapes: of the inputs, or of nodes with data-dependent outputs."""
     inputs = list(dynamic(found.shapes))
     for name in inputs:
         shape = found.shapes[name]

@@ -1,7 +1,7 @@
-"""Operators of floats between DequantizeLinear and QuantizeLinear become operators on quantized values.
+"""Replace float operators between DequantizeLinear and QuantizeLinear by operators on quantized values.
 
-A node stays as it is where the result would depart by more than a step of the quantized output, where the target lacks
-the operator, or where its floats are read by others; it is named with the reason.
+A node stays, with a reason, if the result would change by more than one step of the quantized output, if the target
+does not support the operator, or if other nodes read its floats.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from opshift.passes.rewrite.folding import UNREAD
 
 @dataclass(frozen=True)
 class Joined:
-    """What became of nodes, and why others stay between DequantizeLinear and QuantizeLinear, by their paths."""
+    """The steps of fused nodes, and by path the reasons why others stay between DequantizeLinear and QuantizeLinear."""
 
     steps: tuple[Step, ...]
     kept: Mapping[str, str]
 
 
 def join(model: onnx.ModelProto, values: Scope, legality: Legality) -> Joined:
-    """Write operators on quantized values, in place, where the target has them; `values` are the known facts."""
+    """Emit operators on quantized values, in place, if the target supports them; `values` are the facts."""
     work = _Joining(model, legality)
     work.graph(model.graph, values, "main", {})
     work.kept.update(
@@ -52,14 +52,14 @@ def join(model: onnx.ModelProto, values: Scope, legality: Legality) -> Joined:
     if work.steps:
         work.steps += _without_unread(model, work.freed)
         model.graph.initializer.extend(work.initializers)
-        # Before 4, an initializer is an input that has a default.
+        # Below ir_version 4, an initializer is an input with a default.
         model.ir_version = max(model.ir_version, 4 if work.initializers else 1)
     return Joined(tuple(work.steps), work.kept)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """A node with its path, and the scope of its graph."""
+    """A node with its path and the scope of its graph."""
 
     node: onnx.NodeProto
     where: str
@@ -68,14 +68,14 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Site:
-    """What surrounds a node of floats.
+    """The quantized surroundings of a float node.
 
     Attributes:
-        behind: the nodes behind it, up to QuantizeLinear.
+        behind: the following nodes up to QuantizeLinear.
         lifted: its meaning.
-        read: its inputs.
-        made: what QuantizeLinear makes.
-        operator: the operator on quantized values that they become.
+        read: the quantized values or floats that it reads.
+        made: the output of QuantizeLinear.
+        operator: the operator on quantized values that replaces them.
     """
 
     behind: tuple[onnx.NodeProto, ...]
@@ -87,14 +87,14 @@ class _Site:
 
 @dataclass
 class _Joining:
-    """The walk over the graphs of a model, and what it has found."""
+    """The walk over the graphs of a model, with its results."""
 
     model: onnx.ModelProto
     legality: Legality
     steps: list[Step] = field(default_factory=list)
     kept: dict[str, str] = field(default_factory=dict)
     freed: dict[str, str] = field(default_factory=dict)
-    """Values that a reader has lost, with the path of the node that makes them, if any."""
+    """The values that have lost a consumer, with the path of their node, if any."""
     initializers: list[TensorProto] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class _Joining:
         self._names = Names(self.model)
 
     def graph(self, graph: onnx.GraphProto, scope: Scope, path: str, outer: Mapping[str, _Place]) -> None:
-        """Go through a graph and those in it; `outer` are the nodes that make the values outside."""
+        """Process a graph and its subgraphs; `outer` are the nodes that compute the outer values."""
         places = [_Place(node, f"{path}/{node_name(node, at)}", scope) for at, node in enumerate(graph.node)]
         makers = {**outer, **{name: place for place in places for name in place.node.output if name}}
         read = Counter(name for node in graph.node for name in names_read(node))
@@ -140,14 +140,14 @@ class _Joining:
             _replace(graph, written, gone)
 
     def _free(self, node: onnx.NodeProto, makers: Mapping[str, _Place]) -> None:
-        """Note what a node that goes has read, and what the DequantizeLinear before it reads."""
+        """Record that a removed node no longer reads its inputs, including those of the preceding DequantizeLinear."""
         for name in filter(None, node.input):
             place = makers.get(name)
             self.freed[name] = place.where if place else ""
             if place is not None and _is(place.node, DEQUANTIZE):
                 self._free(place.node, makers)
 
-    # --- what is found around a node ---
+    # --- the surroundings of a node ---
 
     def _site(
         self,
@@ -156,7 +156,7 @@ class _Joining:
         makers: Mapping[str, _Place],
         behind: tuple[onnx.NodeProto, ...],
     ) -> _Site | Reason:
-        """Return what surrounds a node that reads a dequantized value, or why it stays as it is."""
+        """Return the surroundings of a node that reads a dequantized value, or the reason why it stays."""
         operator = operator_for("", traits_of(node).quantized)
         lifted = self._lifted(node, scope)
         if operator is None or operator.traits is None or operator.traits.form is None:
@@ -183,7 +183,7 @@ class _Joining:
     def _behind(
         self, node: onnx.NodeProto, read: Mapping[str, int], readers: Mapping[str, onnx.NodeProto]
     ) -> Iterator[onnx.NodeProto]:
-        """Yield the nodes behind one, each the only reader of the one before, up to the first that is no clamp."""
+        """Yield the nodes after a node, each the only consumer of the previous one, up to the first non-clamp."""
         while len(node.output) == 1 and read.get(node.output[0]) == 1 and node.output[0] in readers:
             node, value = readers[node.output[0]], node.output[0]
             if node.input[0] != value:
@@ -193,7 +193,7 @@ class _Joining:
                 return
 
     def _absorbed(self, clamps: Sequence[onnx.NodeProto], scope: Scope, made: Quantized) -> Reason | None:
-        """Return why a node behind changes what QuantizeLinear makes: it cuts within the range of the type."""
+        """Return the reason why a clamp changes the output of QuantizeLinear: it cuts within the range of the type."""
         for node in clamps:
             lifted, clamp = self._lifted(node, scope), traits_of(node).clamp
             ends = None if isinstance(lifted, Reason) or clamp is None else clamp(lifted.meaning, lifted.operands)
@@ -209,7 +209,7 @@ class _Joining:
         return None
 
     def _read(self, name: str, scope: Scope, makers: Mapping[str, _Place]) -> Read | Reason:
-        """Return what an input is: the value that a DequantizeLinear reads, or a float."""
+        """Return the source of an input: the value that a DequantizeLinear reads, or a float."""
         place = makers.get(name)
         if not name or place is None or not _is(place.node, DEQUANTIZE):
             return scope[name] if name else None
@@ -222,7 +222,7 @@ class _Joining:
         return _quantized(lifted, data, data.dtype)
 
     def _result(self, node: onnx.NodeProto, scope: Scope) -> Quantized | Reason:
-        """Return what a QuantizeLinear makes."""
+        """Return the output of a QuantizeLinear."""
         lifted = self._lifted(node, scope)
         if isinstance(lifted, Reason):
             return lifted
@@ -240,12 +240,12 @@ class _Joining:
             return Reason(f"no meaning of {node.op_type} is known")
         return lift(operator, view(node, scope, self.opset), "runtime")
 
-    # --- what is written ---
+    # --- emitting ---
 
     def _written(
         self, node: onnx.NodeProto, scope: Scope, site: _Site, makers: Mapping[str, _Place]
     ) -> onnx.NodeProto | Reason:
-        """Return the operator on quantized values, or why the target does not have it."""
+        """Return the operator on quantized values, or the reason why the target does not support it."""
         name = site.operator.name
         schema = schema_at("", name, self.legality.opset)
         if schema is None or (
@@ -269,7 +269,7 @@ class _Joining:
         return found
 
     def _named(self, part: _Part, base: str) -> str:
-        """Return the name of an input, of a new initializer where it has none."""
+        """Return the name of an input, or of a new initializer."""
         if part.name:
             return part.name
         assert part.facts.known is not None
@@ -280,7 +280,7 @@ class _Joining:
 
 @dataclass(frozen=True)
 class _Part:
-    """An input of an operator on quantized values: its name, empty where it is to be a constant of its own."""
+    """An input of an operator on quantized values: its name, or empty for a new constant."""
 
     what: str
     name: str
@@ -313,7 +313,7 @@ def _part(operand: str, node: onnx.NodeProto, site: _Site, makers: Mapping[str, 
 
 
 def _parameter(operand: str, source: onnx.NodeProto, place: int, array: npt.NDArray[Any], dtype: int) -> _Part:
-    """Return a scale or a zero point, one for all elements as a scalar."""
+    """Return a scale or a zero point; a single one becomes a scalar."""
     wanted = array.reshape(()) if array.size == 1 else array
     given = source.input[place] if place < len(source.input) else ""
     return _Part(operand, given if wanted.shape == array.shape else "", constant(wanted, dtype))
@@ -342,7 +342,7 @@ def _is(node: onnx.NodeProto, name: str) -> bool:
 
 
 def _replace(graph: onnx.GraphProto, written: Mapping[str, onnx.NodeProto], gone: Set[str]) -> None:
-    """Put nodes in the place of the QuantizeLinear whose output they make; the nodes of values that are gone go."""
+    """Insert nodes in place of the QuantizeLinear nodes of their outputs, and remove the nodes of dropped values."""
     kept = []
     for node in graph.node:
         made = [written[name] for name in node.output if name in written]
@@ -353,7 +353,7 @@ def _replace(graph: onnx.GraphProto, written: Mapping[str, onnx.NodeProto], gone
 
 
 def _forget(graph: onnx.GraphProto, names: Collection[str]) -> None:
-    """Remove what is declared of values that are gone."""
+    """Remove the declarations of dropped values."""
     drop_named(graph.value_info, names)
     for index in range(len(graph.quantization_annotation) - 1, -1, -1):
         if graph.quantization_annotation[index].tensor_name in names:
@@ -361,15 +361,15 @@ def _forget(graph: onnx.GraphProto, names: Collection[str]) -> None:
 
 
 def _without_unread(model: onnx.ModelProto, freed: Mapping[str, str]) -> Iterator[Step]:
-    """Drop, in place, DequantizeLinear and constants that have lost their last reader; yield the steps of the former.
+    """Drop unused DequantizeLinear nodes and constants, in place; yield the steps of the former.
 
-    `freed` are values that have lost a reader, with the path of the node that makes them.
+    `freed` are values that have lost a consumer, with the path of their node.
     """
     opset = default_opset(model.opset_import) or 1
     for kind in (DEQUANTIZE, CONSTANT):
         held = _graphs(model)
         unread = {*freed} - _all_read(held)
-        for graph in reversed(held):  # the nodes that hold a graph are copied after it was changed
+        for graph in reversed(held):  # a node with a subgraph is copied after the subgraph has changed
             nodes = [node for node in graph.node if _is(node, kind) and unread.issuperset(node.output)]
             if kind == DEQUANTIZE:
                 yield from (
@@ -388,7 +388,7 @@ def _without_unread(model: onnx.ModelProto, freed: Mapping[str, str]) -> Iterato
 
 
 def _graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:
-    """Return all graphs, an outer one before those inside it."""
+    """Return all graphs, an outer graph before its subgraphs."""
     return [graph for graph in graphs(model) if isinstance(graph, onnx.GraphProto)]
 
 

@@ -1,4 +1,4 @@
-"""The values of a graph while their element types change, and the places of values at a node."""
+"""Track the values of a graph during a change of element types, and the values at a node."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from opshift.passes.analysis.value_ranges import Ranges
 
 @dataclass
 class RetypedGraph:
-    """What has become of the values of one graph; the graphs around it are in `outer`."""
+    """The state of one graph's values; `outer` is the enclosing graph."""
 
     proto: onnx.GraphProto
     scope: Scope
     ranges: Ranges = field(default_factory=lambda: Ranges({}))
     outer: RetypedGraph | None = None
     stored: dict[str, int] = field(default_factory=dict)
-    """The element types of values that are not, or no longer, what the model declares."""
+    """The element types of values that differ from the declared ones."""
     copies: dict[tuple[str, int], str] = field(default_factory=dict)
-    """The names of values in other types."""
+    """The names of copies of values in other types."""
     constants: dict[str, TensorProto] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
-    """Values that are other values: the outputs of Casts that are gone."""
+    """Values that are rewired to others: the outputs of removed Casts."""
     casts: dict[str, str] = field(default_factory=dict)
-    """The inputs of Casts that lose nothing, by their outputs."""
+    """The inputs of lossless Casts, by their outputs."""
     nodes: list[onnx.NodeProto] = field(default_factory=list)
 
     def around(self) -> Iterator[RetypedGraph]:
-        """Yield this graph and those around it."""
+        """Yield this graph and its enclosing graphs."""
         graph: RetypedGraph | None = self
         while graph is not None:
             yield graph
             graph = graph.outer
 
     def source(self, name: str) -> str:
-        """Return the value that a value is."""
+        """Return the value to which a value is rewired."""
         for graph in self.around():
             name = graph.renamed.get(name, name)
         return name
 
     def dtype(self, name: str) -> int | None:
-        """Return the element type that a value has now."""
+        """Return the current element type of a value."""
         name = self.source(name)
         for graph in self.around():
             if name in graph.stored:
@@ -62,7 +62,7 @@ class RetypedGraph:
         return None if facts is None else facts.dtype
 
     def constant(self, name: str) -> tuple[RetypedGraph, TensorProto] | None:
-        """Return the constant of a name, and the graph that has it."""
+        """Return the constant of this name, and its graph."""
         name = self.source(name)
         for graph in self.around():
             if name in graph.constants:
@@ -72,7 +72,7 @@ class RetypedGraph:
         return None
 
     def copy(self, name: str, dtype: int) -> str | None:
-        """Return the name of a value in another type, if there is one."""
+        """Return the name of a value in another type, if it exists."""
         return next((graph.copies[name, dtype] for graph in self.around() if (name, dtype) in graph.copies), None)
 
 
@@ -89,9 +89,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Visit:
-    """A node with its schema, its path, and its values as the model has them.
+    """A node with its schema, its path, and its values in the model.
 
-    `types` are the new element types of its inputs that are decided so far, by the index of the input.
+    `types` are the new element types of its inputs that are decided so far, by input index.
     """
 
     node: onnx.NodeProto
@@ -103,26 +103,26 @@ class Visit:
 
 @dataclass(frozen=True)
 class GraphTypes:
-    """The element types that a node gives the inputs of its graph and requires of its outputs; None: as they were."""
+    """The element types of a subgraph's inputs, and the required types of its outputs; None: unchanged."""
 
     inputs: Sequence[int | None] = ()
     outputs: Sequence[int | None] = ()
 
 
 def values_made(graph: RetypedGraph) -> set[str]:
-    """Return the values that nodes of a graph make."""
+    """Return the values that nodes of a graph compute."""
     return {name for node in graph.nodes for name in node.output}
 
 
 def retype_values(graph: RetypedGraph) -> None:
-    """Declare the types that values have now."""
+    """Declare the current types of values."""
     for value in graph.proto.value_info:
         if value.name in graph.stored and value.type.HasField("tensor_type"):
             value.type.tensor_type.elem_type = graph.stored[value.name]
 
 
 def held_tensor(node: onnx.NodeProto) -> TensorProto | None:
-    """Return the tensor that a Constant holds, also where it holds a number or a list of numbers."""
+    """Return the tensor of a Constant, even if it holds a number or a list of numbers."""
     for attribute in node.attribute:
         if attribute.name == "value" and attribute.HasField("t"):
             held: TensorProto = attribute.t
@@ -134,13 +134,13 @@ def held_tensor(node: onnx.NodeProto) -> TensorProto | None:
 
 
 def converted(tensor: TensorProto, dtype: int, name: str) -> TensorProto:
-    """Return a tensor in another type: floats are rounded as numpy rounds them, to the nearest, ties to even."""
+    """Return a tensor in another type: floats are rounded to the nearest, ties to even, as in numpy."""
     array = np.asarray(array_of(tensor))
     return tensor_of(array.astype(onnx.helper.tensor_dtype_to_np_dtype(dtype)), dtype, name)
 
 
 def holds_sequences(node: onnx.NodeProto, schema: Schema, scope: Scope) -> bool:
-    """Return whether a value of a node is a sequence or an optional, or may be one."""
+    """Return whether a node has a value that is, or may be, a sequence or an optional."""
     values = [facts for name in (*node.input, *node.output) if name and (facts := scope[name]) is not None]
     parameters = (*schema.inputs, *schema.outputs)
     may = any(not one.startswith("tensor(") for parameter in parameters for one in parameter.types)
@@ -148,7 +148,7 @@ def holds_sequences(node: onnx.NodeProto, schema: Schema, scope: Scope) -> bool:
 
 
 def places(graph: RetypedGraph, node: onnx.NodeProto) -> Iterator[Place]:
-    """Yield the values of a node of which no schema tells."""
+    """Yield the values of a node without a schema."""
     anything = Parameter("", "", frozenset(), False, False)
     for names, is_output in ((node.input, False), (node.output, True)):
         for index, name in enumerate(names):
@@ -158,7 +158,7 @@ def places(graph: RetypedGraph, node: onnx.NodeProto) -> Iterator[Place]:
 
 
 def groups(node: onnx.NodeProto, schema: Schema, graph: RetypedGraph) -> list[list[Place]]:
-    """Return the values of a node in groups that have one element type each."""
+    """Return the values of a node in groups with one element type each."""
     found: dict[tuple[str, int], list[Place]] = {}
     for names, parameters, is_output in ((node.input, schema.inputs, False), (node.output, schema.outputs, True)):
         for index, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Let an If return the elements of a sequence, or the tensor of an optional, in its place."""
+"""Make an If return the elements of a sequence, or the tensor of an optional, instead of it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from opshift.passes.rewrite.held_values import Held, Items, Maybe, container, el
 
 @dataclass(frozen=True)
 class _Output:
-    """An output of an If that holds values: their type, and what each branch puts there."""
+    """An output of an If that is a sequence or an optional: its type, and its values in each branch."""
 
     dtype: int
     branches: tuple[Held, ...]
 
     def named(self, names: Sequence[str]) -> Held:
-        """Return what the If puts there, once it returns the values under these names."""
+        """Return the values of the output after the If returns them under these names."""
         return tuple(names) if isinstance(self.branches[0], tuple) else Maybe(*names)
 
 
@@ -31,9 +31,10 @@ def return_elements(
     found: Spliced,
     names: Names,
 ) -> dict[str, Held]:
-    """Write an If that returns elements, with what holds them after it, and return what each output holds.
+    """Emit an If that returns elements, with nodes that collect them, and return the values in each output.
 
-    `inside` is what the values of each branch hold. An output stays if the branches hold different numbers of values.
+    `inside` has the values in each branch's sequences and optionals. An output stays if the branches hold different
+    numbers of values.
     """
     outputs = {
         place: output for place, name in enumerate(node.output) if name and (output := _output(node, place, inside))
@@ -55,14 +56,14 @@ def return_elements(
     found.outputs = list(node.output)
     held = {node.output[place]: output.named(made[node.output[place]]) for place, output in outputs.items()}
     for place, output in outputs.items():
-        # What reads the elements alone leaves it unused.
+        # It is unused if all consumers read the elements.
         name = node.output[place]
         found.nodes.append(container(name, held[name], output.dtype, names))
     return held
 
 
 def _output(node: onnx.NodeProto, place: int, inside: Mapping[str, Mapping[str, Held]]) -> _Output | None:
-    """Return what is known of one output; None if it holds no values, or not the same number in both branches."""
+    """Return the values in one output; None if it is a tensor, or if the branches differ in number."""
     found = []
     for name, graph in named_subgraphs(node):
         value = graph.output[place]

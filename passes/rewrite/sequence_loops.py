@@ -1,4 +1,4 @@
-"""Let a Loop carry the elements of a sequence in its place, if each iteration leaves as many as it gets."""
+"""Make a Loop carry the elements of a sequence instead of it, if each iteration keeps their number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opshift.passes.graph.traversal import subgraph
 from opshift.passes.rewrite.held_values import Held, Items, container, element_type, return_held
 
 _FIRST = 2
-"""Inputs of a Loop, and of its body, before the values that it carries: the number and the condition."""
+"""The number of inputs of a Loop, and of its body, before the loop-carried values: trip count and condition."""
 
 
 def carry_elements(
@@ -23,10 +23,10 @@ def carry_elements(
     found: Spliced,
     names: Names,
 ) -> dict[str, Held]:
-    """Write a Loop that carries elements, with what holds them after it, and return what each output holds.
+    """Emit a Loop that carries elements, with nodes that collect them, and return the values in each output.
 
-    `held` is what values before the Loop hold. `inside` replaces, in place, what reads sequences in a body, and returns
-    what its values hold.
+    `held` has the values in sequences before the Loop. `inside` replaces the consumers of sequences in a body, in
+    place, and returns the values in its sequences.
     """
     lists = _lists(node, held)
     while lists:
@@ -50,7 +50,7 @@ def carry_elements(
 
 
 def _lists(node: onnx.NodeProto, held: Mapping[str, Held]) -> dict[int, Items]:
-    """Return what is in each sequence that a Loop begins with, by the place among the values that it carries."""
+    """Return the values in each initial sequence of a Loop, by the index among its loop-carried values."""
     body = subgraph(node, "body")
     given = ((place, held.get(name)) for place, name in enumerate(node.input[_FIRST:]))
     return {
@@ -74,7 +74,7 @@ def _written(
     found: Spliced,
     names: Names,
 ) -> dict[str, Held]:
-    """Give a Loop whose body reads elements these as inputs and outputs."""
+    """Add elements as inputs and outputs to a Loop whose body reads them."""
     body = subgraph(whole, "body")
     dtypes = {place: element_type(inputs[_FIRST + place].type) for place in lists}
     made = {
@@ -96,7 +96,7 @@ def _written(
     found.nodes.append(whole)
     found.outputs = list(node.output)
     held: dict[str, Held] = {node.output[place]: made[place] for place in lists if node.output[place]}
-    # What reads the elements alone leaves these unused.
+    # These are unused if all consumers read the elements.
     found.nodes += [
         container(node.output[place], made[place], dtypes[place], names) for place in lists if node.output[place]
     ]

@@ -1,4 +1,4 @@
-"""Replace SequenceMap by its body: once for each element if their number is known, else in a Loop."""
+"""Replace SequenceMap by its body: once for each element if their number is known, otherwise in a Loop."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from opshift.passes.rewrite.unrolling import UNROLLED
 def each(
     node: onnx.NodeProto, scope: Scope, held: Sequence[Held | None], found: Spliced, names: Names
 ) -> dict[str, Items]:
-    """Write the body once for each element, and return what each sequence holds that is made of the results.
+    """Emit the body once for each element, and return the values in each resulting sequence.
 
-    Inputs after the first are sequences as long as that, or tensors that all share. Nothing is written, and nothing
-    returned, if the elements are unknown or too many.
+    Inputs after the first are sequences of the same length, or tensors that all iterations share. Nothing is emitted or
+    returned if the elements are unknown or too many.
     """
     if not held or not isinstance(held[0], tuple):
         return {}
@@ -62,7 +62,7 @@ def each(
 
 
 def as_loop(node: onnx.NodeProto, scope: Scope, found: Spliced, names: Names) -> None:
-    """Write a Loop that collects what the body makes of each element, as ONNX defines SequenceMap."""
+    """Emit a Loop that collects the body's results for each element, as ONNX defines SequenceMap."""
     body = next(subgraphs(node))
     types = [value.type.tensor_type.elem_type for value in body.output]
     pairs = list(zip(body.input, node.input, strict=True))

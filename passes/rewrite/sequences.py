@@ -1,6 +1,6 @@
-"""Replace consumers of a sequence or an optional by its tensors, if these are known.
+"""Rewire consumers of a sequence or an optional to its tensors, if these are known.
 
-What makes them stays, and is unused then, unless a graph returns it.
+The nodes that create them stay, unused unless a graph returns them.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from opshift.passes.rewrite.sequence_maps import as_loop, each
 
 
 def without_sequences(model: onnx.ModelProto, values: Scope) -> tuple[Step, ...]:
-    """Replace in place what reads sequences and optionals, and return what became of it.
+    """Replace the consumers of sequences and optionals in place, and return the steps.
 
-    `values` are the known facts about the model.
+    `values` are the facts about the model.
     """
     work = _Sequences(model)
     work.graph(model.graph, values, "main", {})
@@ -82,9 +82,9 @@ class _Sequences:
         }
 
     def graph(self, graph: onnx.GraphProto, scope: Scope, path: str, outer: Mapping[str, Held]) -> dict[str, Held]:
-        """Replace what reads sequences in one graph, and in the graphs in it; return what its values hold.
+        """Replace the consumers of sequences in one graph and its subgraphs; return the values in its sequences.
 
-        `outer` is what the values around it hold.
+        `outer` has the values in outer sequences.
         """
         own = {value.name for value in (*graph.input, *graph.initializer)}
         own.update(name for node in graph.node for name in node.output)
@@ -119,7 +119,7 @@ class _Sequences:
         return {name: renamed_in(one, renamed) for name, one in held.items()}
 
     def _renamed(self, name: str, source: str, renamed: dict[str, str]) -> list[onnx.NodeProto]:
-        """Let what reads a value read another one; if a graph returns it, return the Identity that this takes."""
+        """Rewire the consumers of a value to another one; return the Identity that a graph output needs."""
         if name not in self._given_out:
             renamed[name] = source
             return []
@@ -133,9 +133,9 @@ class _Sequences:
         inside: Mapping[str, Mapping[str, Held]],
         found: Spliced,
     ) -> Step | None:
-        """Write what comes in place of a node, and return what became of it; or None, if it stays.
+        """Emit the replacement of a node, and return the step, or None if it stays.
 
-        What its outputs hold is added to `held`.
+        The values in its outputs are added to `held`.
         """
         if default_domain(node.domain) or node.op_type not in (*SEQUENCES, IDENTITY, IF):
             return None
@@ -165,13 +165,13 @@ class _Sequences:
     def _looped(
         self, node: onnx.NodeProto, scope: Scope, where: str, held: dict[str, Held], found: Spliced
     ) -> Step | None:
-        """Let a Loop carry elements of sequences, if their number is known; return what became of it."""
+        """Make a Loop carry the elements of sequences, if their number is known; return the step."""
         if node.op_type != LOOP or default_domain(node.domain):
             return None
         before = len(self.steps)
 
         def inside(body: onnx.GraphProto, given: Mapping[str, Held]) -> Mapping[str, Held]:
-            del self.steps[before:]  # those of another attempt
+            del self.steps[before:]  # steps of another attempt
             return self.graph(body, scope.enter(node, "body"), f"{where}.body", {**held, **given})
 
         returned = carry_elements(node, held, inside, found, self._names)
@@ -192,7 +192,7 @@ class _Sequences:
         since = version_read_at("", node.op_type, self._opset)
         return Step(action, "", node.op_type, since, why, lowerings, becomes)
 
-    # --- what reads them ---
+    # --- consumers ---
 
     def _at(self, node: onnx.NodeProto, scope: Scope, held: Sequence[Held], found: Spliced) -> str | None:
         place, items = _number(scope, node, 1), _list(held)
@@ -203,11 +203,11 @@ class _Sequences:
         return None if items is None else found.constant(self._names.new(f"{node.output[0]}/length"), len(items))
 
     def _got(self, node: onnx.NodeProto, scope: Scope, held: Sequence[Held], found: Spliced) -> str | None:
-        """Return what is in an optional; what is no optional is returned as it is."""
+        """Return the value in an optional; a value that is not an optional is returned unchanged."""
         return (held[0].value or None) if isinstance(held[0], Maybe) else node.input[0]
 
     def _has(self, node: onnx.NodeProto, scope: Scope, held: Sequence[Held], found: Spliced) -> str:
-        """Return whether there is anything in an optional; a sequence is something, also an empty one."""
+        """Return whether an optional has a value; a sequence always counts, even an empty one."""
         full = not isinstance(held[0], Maybe) or bool(held[0].value)
         return found.constant(self._names.new(f"{node.output[0]}/constant"), full, onnx.TensorProto.BOOL)
 
@@ -217,14 +217,14 @@ class _Sequences:
             return None
         axis, is_new = given["axis"], bool(given.get("new_axis", 0))
         rank = next((facts.rank for part in parts if (facts := scope[part]) and facts.rank is not None), None)
-        if rank is not None and axis < 0:  # Concat below 11 has no negative axis
+        if rank is not None and axis < 0:  # Concat below opset 11 has no negative axis
             axis += rank + is_new
         if is_new:
             new = self._named(node, "row")
             parts = [found.with_axis("Unsqueeze", part, axis, new(), self._opset) for part in parts]
         return found.node("Concat", parts, self._names.new(f"{node.output[0]}/Concat"), axis=axis)
 
-    # --- what makes them ---
+    # --- producers ---
 
     def _inserted(
         self, node: onnx.NodeProto, scope: Scope, held: Sequence[Held | None], found: Spliced
@@ -249,7 +249,7 @@ class _Sequences:
         return (*items[:place], *items[place + 1 :])
 
     def _split(self, node: onnx.NodeProto, scope: Scope, held: Sequence[Held | None], found: Spliced) -> Items | None:
-        """Split the tensor; a part of one is an element without that axis, unless `keepdims` or sizes are given."""
+        """Split the tensor; a part of size one loses the axis, unless `keepdims` or sizes are given."""
         given = _attributes(node)
         axis, facts = given.get("axis", 0), scope[node.input[0]] or Facts()
         whole = len(node.input) < 2 or not node.input[1]
@@ -284,7 +284,7 @@ class _Sequences:
 
 
 def _list(held: Sequence[Held | None]) -> Items | None:
-    """Return what is in the sequence that is the first input."""
+    """Return the values in the sequence that is the first input."""
     return held[0] if held and isinstance(held[0], tuple) else None
 
 
@@ -293,13 +293,13 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def _number(scope: Scope, node: onnx.NodeProto, place: int) -> int | None:
-    """Return the one element of a constant input."""
+    """Return the only element of a constant input."""
     facts = scope[node.input[place]]
     return None if facts is None or facts.known is None or facts.known.size != 1 else int(facts.known.item())
 
 
 def _sizes(length: Any, split: Facts | None, *, whole: bool) -> list[int] | None:
-    """Return the sizes of the parts of an axis of this length; one each without a `split`."""
+    """Return the sizes of the parts of an axis of this length; all one without a `split`."""
     if not whole and (split is None or split.known is None):
         return None
     if split is not None and split.known is not None and split.known.ndim:

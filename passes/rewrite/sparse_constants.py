@@ -1,4 +1,4 @@
-"""Sparse constants with their zeros written out, as onnxruntime holds them once it has opened a model."""
+"""Convert sparse constants to dense ones, which onnxruntime does when it opens a model."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.graph.traversal import GraphView, graph_views, names_read, sparse_tensors
 
 _LIMIT = 2**22
-"""Elements that the sparse constants of a model may have together; they stay if they have more, being sparse for it."""
+"""The maximum total number of elements of a model's sparse constants; with more, they stay sparse."""
 _ATTRIBUTE = "sparse_value"
 
 
 def with_dense_constants(model: onnx.ModelProto, views: Sequence[GraphView]) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     """Return a copy with dense constants in place of the sparse ones that nodes read, and a note on it.
 
-    `views` are its graphs and functions. The model itself is returned if it has none, or if their elements lie in other
-    files.
+    `views` are its graphs and functions. The model itself is returned if it has none, or if their elements are
+    external.
     """
     found = [one for view in views for one in sparse_tensors(view)]
     if not found or sum(math.prod(one.dims) for one in found) > _LIMIT or any(_is_elsewhere(one) for one in found):
@@ -42,7 +42,7 @@ def _is_elsewhere(sparse: onnx.SparseTensorProto) -> bool:
 
 
 def _write_out(view: GraphView) -> int:
-    """Make the constants of one graph or function dense in place, and return how many there were."""
+    """Convert the constants of one graph or function in place, and return their number."""
     count = 0
     if isinstance(view.graph, onnx.GraphProto):
         used = {value.name for value in view.graph.output}.union(*map(names_read, view.graph.node))
@@ -60,7 +60,7 @@ def _write_out(view: GraphView) -> int:
 
 
 def _dense(sparse: onnx.SparseTensorProto, name: str) -> onnx.TensorProto:
-    """Return all elements; the indices are places in the flat tensor, or a row for each with a place on each axis."""
+    """Return all elements; the indices refer to the flat tensor, or are rows with one index for each axis."""
     values, indices = to_array(sparse.values), to_array(sparse.indices)
     dense = np.full(tuple(sparse.dims), "" if values.dtype == object else values.dtype.type(0), values.dtype)
     dense[np.unravel_index(indices, dense.shape) if indices.ndim == 1 else tuple(indices.T)] = values

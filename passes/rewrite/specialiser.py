@@ -1,4 +1,4 @@
-"""Specialise the body of a lowering: infer, fold, and leave out what does nothing or what no node reads."""
+"""Specialize the body of a lowering: infer, fold, and remove unused and redundant nodes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from opshift.passes.analysis.inference import infer
 from opshift.passes.rewrite.fragment import Constant, Input, Output, ValueRef
 
 REMEMBERED = 4096
-"""Nodes of bodies that are remembered, and what is derived of them: more would be as many as a model has shapes."""
+"""The maximum number of cached body nodes and their results: more would be one for each shape of a model."""
 
 
 class Pending(NamedTuple):
-    """A node of a body that is to be derived, with the names of its inputs and outputs, and the facts of those."""
+    """A node of a body that must be derived, with the names and facts of its inputs and outputs."""
 
     node: Node
     inputs: Sequence[str]
@@ -36,8 +36,8 @@ class Specialised:
 
     Attributes:
         pending: its nodes in order.
-        needed: the names of values that are read, or are outputs.
-        values: where each value comes from, by name, as far as it is not a node's output.
+        needed: the names of used values and outputs.
+        values: the sources of values that are not a node's output, by name.
         outputs: the names of the outputs.
     """
 
@@ -48,23 +48,23 @@ class Specialised:
 
 
 class Specialiser:
-    """Specialises bodies, and remembers the nodes that it has seen: bodies have much in common."""
+    """Specializes bodies, and caches their nodes: bodies have many nodes in common."""
 
     def __init__(self, semantics: str = "runtime", *, dequantized: bool = False) -> None:
-        """Lift nodes with these semantics; what is `dequantized` is not computed, and constants stay narrow."""
+        """Store the semantics for lifting; `dequantized` nodes are not folded, and constants stay narrow."""
         self.semantics = semantics
         self._dequantized = dequantized
         self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, int | None]] = {}
 
     def lift(self, node: Node) -> Lifted | Reason:
-        """Return the meaning of a node, or why it has none that is known."""
+        """Return the meaning of a node, or the reason why its meaning is unknown."""
         operator = operator_of(node.domain, node.name)
         if operator is None:
             return Reason(f"no lowering is known for {node.name}")
         return lift(operator, node, self.semantics)
 
     def specialised(self, body: Body, lifted: Lifted) -> Specialised | Reason:
-        """Return the nodes of a lowering's body: inferred and folded from the top, without those that nothing reads."""
+        """Return the nodes of a lowering's body: inferred and folded in order, without unused ones."""
         function = body.function
         values: dict[str, tuple[ValueRef, Facts | None]] = dict.fromkeys(("", *function.inputs), (None, None))
         for name, index in zip(function.inputs, body.inputs, strict=False):
@@ -73,16 +73,16 @@ class Specialiser:
                 values[name] = _operand(Input(index), facts)
         pending: list[Pending] = []
         same: dict[str, str] = {}
-        # The lowerings of what does nothing are for targets that do not have it: they write what does nothing as well.
+        # Lowerings of identity operators are for targets without these operators, so they keep such nodes.
         own_idle = _repeats(lifted) is not None
         wanted, more = _outputs(function, len(lifted.used))
         for call in function.calls:
             inputs = tuple([same.get(name, name) for name in call.inputs])
             if inputs and call.inputs[0] and values[inputs[0]] == (None, None):
-                same.update(dict.fromkeys(call.outputs, ""))  # of an operand left out nothing is made
+                same.update(dict.fromkeys(call.outputs, ""))  # an omitted operand has no outputs
                 continue
             while inputs and values[inputs[-1]] == (None, None):
-                inputs = inputs[:-1]  # a last input that is left out ends onnxruntime 1.32.0 (LayerNormalization)
+                inputs = inputs[:-1]  # a trailing omitted input crashes onnxruntime 1.32.0 (LayerNormalization)
             made = (*call.outputs, *more) if more and function.outputs[-1] in call.outputs else call.outputs
             seen = tuple([values[name][1] for name in inputs])
             node, inferred, idle = self._look(call, body, seen, len(made), lifted)
@@ -101,9 +101,9 @@ class Specialiser:
     def _look(
         self, call: BodyNode, body: Body, inputs: tuple[Facts | None, ...], outputs: int, lifted: Lifted
     ) -> tuple[Node, tuple[Facts, ...] | Reason, int | None]:
-        """Return a node of a body, what is inferred of it, and which input its output repeats, if it does nothing.
+        """Return a node of a body, its inferred facts, and the input that its output repeats, if any.
 
-        Bodies have much in common, and nodes that are equal are looked at once.
+        Equal nodes, which bodies often share, are analyzed once.
         """
         name, attributes = bound(call, body, lifted)
         attribute_key = call.attribute_key if attributes is call.attributes else exact(attributes)
@@ -111,7 +111,7 @@ class Specialiser:
         if key not in self._seen:
             if len(self._seen) >= REMEMBERED:
                 self._seen.clear()
-            # onnxscript writes CastLike for a literal at any opset; it is folded, or cast, wherever the type is known.
+            # onnxscript emits CastLike for a literal at every opset; it is folded or cast if the type is known.
             schema = None if call.domain else schema_at("", name, body.opset) or schema_at("", name, NEWEST)
             since = schema.since_version if schema else 1
             node = Node(call.domain, name, since, attributes, inputs, (True,) * outputs)
@@ -135,7 +135,7 @@ class Specialiser:
 def _live(
     pending: Sequence[Pending], values: Mapping[str, tuple[ValueRef, Facts | None]], outputs: Sequence[str]
 ) -> Specialised:
-    """Return a body without the nodes whose outputs nothing reads."""
+    """Return a body without unused nodes."""
     needed = set(outputs)
     live: list[Pending] = []
     for one in reversed(pending):
@@ -147,9 +147,9 @@ def _live(
 
 
 def _repeats(lifted: Lifted, output: Facts | None = None) -> int | None:
-    """Return the operand that the output is as it stands, where the node does nothing; None where it does something.
+    """Return the operand that a node returns unchanged; None if it changes its operands.
 
-    Without the facts of the output, the node does nothing whatever its constants are.
+    Without the facts of the output, the result holds for all constants.
     """
     operator = lifted.operator
     if operator.idle and operator.idle(lifted.meaning, lifted.operands):
@@ -162,22 +162,22 @@ def _repeats(lifted: Lifted, output: Facts | None = None) -> int | None:
 
 
 def _operand(ref: ValueRef, facts: Facts) -> tuple[ValueRef, Facts]:
-    """A value whose elements are known is a constant, wherever it came from; an input stays the input that it is."""
+    """Return a constant for a value with known elements, whatever its source; an input stays an input."""
     if isinstance(ref, Output) and facts.known is not None and facts.value is not None:
         return Constant(facts.value, facts.dtype or 0), facts
     return ref, facts
 
 
 def _held(node: Node, facts: Facts) -> tuple[ValueRef, Facts] | None:
-    """A constant of the body that is too large to be looked into is one of the fragment all the same."""
+    """Return a large constant of the body as a constant of the fragment."""
     value = constants.tensor(node.attributes) if node.name == CONSTANT and not node.domain else None
     return None if value is None or facts.known is not None else (Constant(value, facts.dtype or 0), facts)
 
 
 def _outputs(function: Function, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Name the outputs of a body, as many as are wanted, and those that its last one stands for besides itself.
+    """Return the names of this number of a body's outputs, and the names that the last output represents.
 
-    The last output of a body stands for all that follow, so that one body serves any number of them.
+    The last output of a body represents all following ones, so that one body serves any number of them.
     """
     more = tuple(f"{function.outputs[-1]}:{index}" for index in range(count - len(function.outputs)))
     return (*function.outputs, *more)[:count], more

@@ -1,4 +1,4 @@
-"""A model as a target reads it: constants in its element types, copies where it shares none, inputs that it needs."""
+"""Fit a model to a target: constants in supported element types, copies of shared ones, and required inputs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from opshift.passes.rewrite.prepare import Prepared
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_CARRIERS = (TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.DOUBLE)
-"""The element types in which constants of others are written, the first that holds the elements."""
+_WRITTEN_TYPES = (TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.DOUBLE)
+"""The element types for constants of other types: the first that holds the elements is used."""
 
 
 def misfits(model: onnx.ModelProto, legality: Legality) -> bool:
-    """Return whether a target does not read all constants and inputs of a model as they are."""
+    """Return whether a target does not accept all constants and inputs of a model unchanged."""
     if legality.target is None:
         return False
     found = (*(_unread(graph, legality) for graph in graphs(model)), _shared(model, legality), _fed(model, legality))
@@ -41,23 +41,25 @@ def misfits(model: onnx.ModelProto, legality: Legality) -> bool:
 
 
 def fit(model: onnx.ModelProto, legality: Legality) -> tuple[Refusal, ...]:
-    """Rewrite the constants and inputs that a target does not read, in place, and return why some cannot be.
+    """Rewrite the constants and inputs that a target does not accept, in place, and return refusals.
 
-    A constant of another element type becomes a Cast of one that the target reads. Of a constant that an input needs
-    for itself, it gets a copy. An input of the model that a node must not read gets an Identity.
+    A constant of another element type becomes a Cast of one that the target reads. An input that requires an unshared
+    constant gets a copy. A model input that a node must not read directly gets an Identity.
     """
     refusals: list[Refusal] = []
     if not misfits(model, legality):
         return ()
     names = Names(model)
-    model.ir_version = max(model.ir_version, 4)  # before, an initializer is an input that has a default
+    model.ir_version = max(model.ir_version, 4)  # in older ir_versions, an initializer is an input with a default
     for graph in graphs(model):
         for tensor in [*_unread(graph, legality)]:
-            carried = None if _is_elsewhere(tensor) else _carried(numpy_helper.to_array(tensor), tensor, legality)
-            if carried is None:
+            converted = (
+                None if _is_elsewhere(tensor) else _in_read_type(numpy_helper.to_array(tensor), tensor, legality)
+            )
+            if converted is None:
                 refusals.append(_refusal(tensor, legality))
             else:
-                _write(graph, tensor, names.new(f"{tensor.name}/{type_name(carried.data_type)}"), carried)
+                _write(graph, tensor, names.new(f"{tensor.name}/{type_name(converted.data_type)}"), converted)
     _copy_shared(model, names, legality)
     _set_apart(model, names, legality)
     return tuple(refusals)
@@ -77,7 +79,7 @@ def interface_faults(model: onnx.ModelProto, legality: Legality) -> tuple[Refusa
 
 
 def lacks_shapes(model: onnx.ModelProto, legality: Legality) -> bool:
-    """Return whether outputs have no declared shape, and the target needs it."""
+    """Return whether the target requires declared output shapes that the model lacks."""
     needed = legality.target is not None and legality.target.declared_shapes
     return needed and any(True for _ in undeclared(model.graph.output))
 
@@ -93,7 +95,7 @@ def _unranked(model: onnx.ModelProto, target: str) -> Iterator[Refusal]:
 
 
 def without_unread(prepared: Prepared, target: str) -> Prepared:
-    """Return a model without the inputs that no node reads, for a target that runs no models with such inputs."""
+    """Return a model without its unused inputs, for a target that does not run models with such inputs."""
     unread = tuple(_unread_inputs(prepared.model))
     if not unread or len(unread) == len(prepared.model.graph.input):
         return prepared
@@ -139,7 +141,7 @@ def _constant_outputs(model: onnx.ModelProto, target: str) -> tuple[Refusal, ...
 
 
 def _unread(graph: onnx.GraphProto | onnx.FunctionProto, legality: Legality) -> Iterator[TensorProto]:
-    """Yield the constants of a graph whose element types the target does not read, under their names."""
+    """Yield the constants of a graph whose element types the target does not read, by name."""
     if legality.target is None or not legality.target.constant_dtypes or isinstance(graph, onnx.FunctionProto):
         return
     allowed = legality.target.constant_dtypes
@@ -159,13 +161,13 @@ def _is_elsewhere(tensor: TensorProto) -> bool:
     return tensor.data_location == TensorProto.EXTERNAL
 
 
-def _carried(array: Array, tensor: TensorProto, legality: Legality) -> TensorProto | None:
-    """Return a constant in another element type that holds its elements, and from which the target casts it."""
+def _in_read_type(array: Array, tensor: TensorProto, legality: Legality) -> TensorProto | None:
+    """Return a constant in another element type that holds its elements, and from which the target can cast."""
     assert legality.target is not None
     schema = schema_at("", CAST, legality.opset)
     if array.dtype.kind not in "biuf" or schema is None:
         return None
-    for other in _CARRIERS:
+    for other in _WRITTEN_TYPES:
         if other not in legality.target.constant_dtypes:
             continue
         if not _holds(array, other):
@@ -192,14 +194,14 @@ def _holds(array: Array, dtype: int) -> bool:
     return not array.size or (low <= int(array.min()) and int(array.max()) <= high)
 
 
-def _write(graph: onnx.GraphProto | onnx.FunctionProto, old: TensorProto, name: str, carried: TensorProto) -> None:
-    """Put a constant of another name, and a Cast that has the old one, in the place of a constant."""
+def _write(graph: onnx.GraphProto | onnx.FunctionProto, old: TensorProto, name: str, converted: TensorProto) -> None:
+    """Replace a constant by a renamed one and a Cast that outputs the original name."""
     assert isinstance(graph, onnx.GraphProto)
-    carried.name = name
+    converted.name = name
     cast = helper.make_node(CAST, [name], [old.name], name=old.name, to=old.data_type)
     nodes = [node for node in graph.node if old.name not in node.output]
     drop_named(graph.initializer, (old.name,))
-    graph.initializer.append(carried)
+    graph.initializer.append(converted)
     replace_nodes(graph, (cast, *nodes))
 
 
@@ -214,11 +216,11 @@ def _refusal(tensor: TensorProto, legality: Legality) -> Refusal:
     return Refusal(Code.TYPE, f"constant {printable(tensor.name)}", "", reason, hint)
 
 
-# --- constants and inputs of one reader -------------------------------------------------------------------------------
+# --- constants and inputs of one consumer -----------------------------------------------------------------------------
 
 
 def _shared(model: onnx.ModelProto, legality: Legality) -> Iterator[tuple[onnx.NodeProto, int]]:
-    """Yield the inputs that need a constant for themselves, and that read one which others read, too."""
+    """Yield the inputs that require an unshared constant but read a shared one."""
     constants = {tensor.name for tensor in model.graph.initializer}
     readers: Counter[str] | None = None
     for node, place in _named_inputs(model, legality, lambda limit: limit.own_constants):
@@ -230,7 +232,7 @@ def _shared(model: onnx.ModelProto, legality: Legality) -> Iterator[tuple[onnx.N
 
 
 def _fed(model: onnx.ModelProto, legality: Legality) -> Iterator[tuple[onnx.NodeProto, int]]:
-    """Yield the inputs that read the only input of the model, though they must not if nothing else does."""
+    """Yield the inputs that read the only model input, although they must not if it has no other consumer."""
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [value.name for value in model.graph.input if value.name not in constants]
     if len(inputs) != 1:
@@ -245,7 +247,7 @@ def _fed(model: onnx.ModelProto, legality: Legality) -> Iterator[tuple[onnx.Node
 def _named_inputs(
     model: onnx.ModelProto, legality: Legality, names: Callable[[Limit], Collection[str]]
 ) -> Iterator[tuple[onnx.NodeProto, int]]:
-    """Yield the inputs of nodes of the main graph that limits of the target name."""
+    """Yield the inputs of main-graph nodes that the target's limits name."""
     limits = () if legality.target is None else legality.target.limits
     found = [(limit.operator, names(limit)) for limit in limits if names(limit) and limit.holds(legality.opset)]
     for node in model.graph.node if found else ():

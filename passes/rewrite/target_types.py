@@ -1,4 +1,4 @@
-"""Element types for a target: other ones for those that it lacks, and for single nodes that it has in others only."""
+"""Choose element types for a target: for unsupported types of a model, and for single nodes with limited types."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from opshift.passes.rewrite.type_choice import NodeTypes
 
 
 def types_for(target: Target, model: onnx.ModelProto) -> dict[int, int]:
-    """Return another element type for each of a model that the target does not have, if one may hold its values.
+    """Return replacements for a model's unsupported element types, if another type may hold the values.
 
-    Floats become wider ones only, and integers the narrowest type that holds them all, else the widest there is.
+    Floats become only wider ones; integers get the narrowest type that holds them all, or the widest one.
     """
     if not target.types:
         return {}
     found = named_types(walk(model), default_opset(model.opset_import) or 1)
-    lacking = sorted(found & (INTEGERS | FLOATS | {TensorProto.BOOL}) - target.dtypes)
-    return {dtype: others[0] for dtype in lacking if (others := [*_others(dtype, target.dtypes)])}
+    unsupported = sorted(found & (INTEGERS | FLOATS | {TensorProto.BOOL}) - target.dtypes)
+    return {dtype: others[0] for dtype in unsupported if (others := [*_others(dtype, target.dtypes)])}
 
 
 def _others(dtype: int, among: Collection[int]) -> Iterator[int]:
-    """Yield element types that may take another one's place, the best first."""
+    """Yield element types that may replace another one, the best first."""
     exact = exact_types(dtype) & set(among)
     yield from sorted(exact & INTEGERS, key=_size)
     yield from sorted(exact & FLOATS, key=_size)
@@ -86,7 +86,7 @@ def _is_sequence(item: onnx.TypeProto) -> bool:
 
 
 def _change(dtype: int, target: Target, taken: Sequence[str], model: onnx.ModelProto) -> str:
-    """Return the options that give inputs or outputs of an element type another one, of those that are taken."""
+    """Return the options that change an element type of inputs or outputs to a supported one."""
     if dtype == TensorProto.STRING:
         return ""
     if dtype in types_for(target, model):
@@ -103,9 +103,9 @@ def _change(dtype: int, target: Target, taken: Sequence[str], model: onnx.ModelP
 def types_at(
     model: onnx.ModelProto, values: Scope, legality: Legality, refused: Collection[str]
 ) -> dict[str, NodeTypes]:
-    """Return other element types for nodes of these paths that the target accepts, if their types are what it refuses.
+    """Return accepted element types for nodes with these paths, if they are refused for their types.
 
-    Whether the values fit them is to be seen.
+    The caller must check that the values fit.
     """
     return dict(_types_at(model.graph, values, legality, refused, "main", default_opset(model.opset_import) or 1))
 
@@ -131,7 +131,7 @@ def _types_at(
 def _accepted(
     node: onnx.NodeProto, typed_node: Node, schema: Schema, scope: Scope, legality: Legality
 ) -> Mapping[tuple[str, int], int] | None:
-    """Return new types of a node by its type variables and old types, the fewest and best that the target accepts."""
+    """Return new types by type variables and old types: the fewest changes and best types that the target accepts."""
     assert legality.target is not None
     among = legality.target.dtypes or FLOATS | INTEGERS
     after = schema_at("", node.op_type, legality.opset)
@@ -160,7 +160,7 @@ def _dtype(group: Sequence[Place]) -> int:
 
 
 _WAYS = 1000
-"""Combinations of types that are tried for one node."""
+"""The maximum number of type combinations that are tried for one node."""
 
 
 def _allows(schema: Schema | None, node: Node) -> bool:

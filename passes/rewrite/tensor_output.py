@@ -1,4 +1,4 @@
-"""Outputs that are maps from labels to scores, as tensors of the scores: ZipMap at the end of a model is dropped."""
+"""Convert outputs that are maps from labels to scores to tensors: drop ZipMap at the end of a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = 8
 
 
 def with_tensors(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """Return a copy with tensors of scores in place of outputs that are maps, and a note on each of them."""
+    """Return a copy with tensors of scores in place of map outputs, and a note on each of them."""
     found = list(_zipped(model.graph))
     if not found:
         return model, ()
@@ -28,7 +28,7 @@ def with_tensors(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ..
 
 
 def _zipped(graph: onnx.GraphProto) -> Iterator[int]:
-    """Yield the places of nodes whose maps are outputs of the model that nothing else reads."""
+    """Yield the indices of nodes whose maps are model outputs without other consumers."""
     outputs = {value.name for value in graph.output}
     read = {name for node in graph.node for name in names_read(node)}
     for index, node in enumerate(graph.node):
@@ -37,7 +37,7 @@ def _zipped(graph: onnx.GraphProto) -> Iterator[int]:
 
 
 def _dropped(graph: onnx.GraphProto, index: int) -> str:
-    """Drop a node, give what it reads the name of its output, and return a note."""
+    """Drop a node, give its input the name of its output, and return a note."""
     node = graph.node[index]
     scores, name = node.input[0], node.output[0]
     kept = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}

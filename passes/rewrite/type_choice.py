@@ -1,4 +1,4 @@
-"""Which values of a node get another element type, and which are refused."""
+"""Choose the values of a node that get another element type, and the nodes to refuse."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from opshift.passes.rewrite.retyped_graph import Place, RetypedGraph, Visit, con
 
 @dataclass(frozen=True)
 class NodeTypes:
-    """New element types of one node, by the type variables of its schema and the old types, and why it needs them."""
+    """New element types of one node, by type variable and old type, and the reason for them."""
 
     variables: Mapping[tuple[str, int], int]
     why: str
@@ -35,13 +35,13 @@ class NodeTypes:
 
 @dataclass(frozen=True)
 class Types:
-    """The element types that a conversion is asked to change.
+    """The requested changes of element types.
 
     Attributes:
         changes: the new element type of each old one.
         outer: whether inputs and outputs of the model change too.
         fits: whether all integers are assumed to fit their new types.
-        wide: why nodes keep a type of floats that is to become a narrower one, by their paths.
+        wide: the reasons why nodes keep a wider float type, by node path.
     """
 
     changes: Mapping[int, int] = field(default_factory=dict)
@@ -49,53 +49,53 @@ class Types:
     fits: bool = False
     wide: Mapping[str, str] = field(default_factory=dict)
     lost: dict[tuple[str, int], str | None] = field(default_factory=dict, compare=False, repr=False)
-    """What narrower types of floats do to constants, as far as it was found out: a search asks many times."""
+    """The cached effects of narrower float types on constants: a search reads them many times."""
     at: Mapping[str, NodeTypes] = field(default_factory=dict)
-    """The new types at single nodes, by their paths; where the values do not fit them, the nodes stay."""
+    """The new types at single nodes, by node path; if the values do not fit, the nodes stay."""
 
     def __bool__(self) -> bool:
-        """Return whether any type is to be changed."""
+        """Return whether any type changes."""
         return bool(self.changes or self.at)
 
     def wanted(self, where: str, variable: str, dtype: int | None) -> int | None:
-        """Return the new type of values of a type at a node, None if it stays."""
+        """Return the new type of values of a type at a node; None if it stays."""
         single = self.at[where].variables.get((variable, dtype or 0)) if where in self.at else None
         found = self.changes.get(dtype or 0) if single is None else single
         return None if found == dtype else found
 
     @property
     def named(self) -> Mapping[str, str]:
-        """The names of the new types by those of the old."""
+        """The names of the new types, by old name."""
         return {type_name(old): type_name(new) for old, new in self.changes.items()}
 
     @property
     def narrows(self) -> bool:
-        """Whether floats become narrower ones, which round."""
+        """Whether floats become narrower, which rounds them."""
         return any(map(is_narrower, self.changes, self.changes.values()))
 
 
 def is_narrower(old: int, new: int) -> bool:
-    """Return whether a type of floats does not hold all floats of another one."""
+    """Return whether a float type cannot hold all floats of another one."""
     return old in FLOATS and new in FLOATS and new not in exact_types(old)
 
 
 @dataclass
 class TypeChoice:
-    """Decides which values at a node get the new type, and refuses those that are not known to fit."""
+    """Decides which values at a node get the new type, and refuses those that may not fit."""
 
     asked: Types
     opset: int
     runnable: bool
     refusals: list[Refusal] = field(default_factory=list)
     returned: set[str] = field(default_factory=set)
-    """The outputs of the model that no node reads, and whose type stays."""
+    """The model outputs without consumers, whose type stays."""
     assumed: set[str] = field(default_factory=set)
     """The nodes with a value that is assumed to fit."""
     kept: dict[str, str] = field(default_factory=dict)
-    """Why nodes keep a wider type of floats, by their paths."""
+    """The reasons why nodes keep a wider float type, by node path."""
 
     def changes(self, graph: RetypedGraph, visit: Visit, places: Sequence[Place], dtype: int, wanted: int) -> bool:
-        """Return whether the values at some places of a node, which have one type, are to have the new type."""
+        """Return whether the values at some places of a node, which have one type, get the new type."""
         allowed = f"tensor({type_name(wanted)})"
         outputs = [place for place in places if place.is_output]
         read = [place for place in places if not place.is_output and graph.constant(place.name) is None]
@@ -108,7 +108,7 @@ class TypeChoice:
         outer = all(place.name in self.returned and graph.outer is None for place in outputs)
         single = visit.where in self.asked.at
         if outer and not single and (outputs or read) and all(graph.dtype(place.name) == dtype for place in read):
-            return False  # a Cast would be one node more, and the values of the old type are there anyway
+            return False  # a Cast would add a node, and the values of the old type exist anyway
         if (outputs and not _is_named(visit, places)) or not _is_exact(graph, visit, outputs, dtype, wanted):
             return False
         if self.runnable and not self._has_kernel(visit, places, wanted):
@@ -123,19 +123,19 @@ class TypeChoice:
             return all(self._holds(graph, place, wanted) for place in (*read, *outputs))
         if dtype in INTEGERS:
             fit = [self.check(graph, visit, place, wanted) for place in read]
-            # What does not fit on the way in does not fit on the way out either.
+            # If the inputs do not fit, the outputs do not fit either.
             for place in outputs if all(fit) else ():
                 self.check(graph, visit, place, wanted)
         return True
 
     def _keeps(self, visit: Visit, dtype: int, wanted: int, why: str) -> bool:
-        """Note why a node keeps a wider type of floats, and return that it does not change."""
+        """Record the reason why a node keeps a wider float type, and return False."""
         if is_narrower(dtype, wanted):
             self.kept.setdefault(visit.where, why)
         return False
 
     def _why_wide(self, graph: RetypedGraph, visit: Visit, places: Sequence[Place], wanted: int) -> str | None:
-        """Return why the floats at a node do not become narrower ones, if they do not."""
+        """Return the reason why the floats at a node do not become narrower, if any."""
         if visit.where in self.asked.wide:
             return self.asked.wide[visit.where]
         if (why := _why_large(graph, visit, wanted)) is not None:
@@ -180,7 +180,7 @@ class TypeChoice:
         return found in whole_numbers_of_type(wanted)
 
     def check(self, graph: RetypedGraph, visit: Visit, place: Place, wanted: int) -> bool:
-        """Return whether a value is known, or assumed, to fit its new type, and refuse it where it first does not."""
+        """Return whether a value is known, or assumed, to fit its new type; refuse it at its first misfit."""
         found = graph.ranges[place.name] or of_type(place.facts.dtype)
         if self._holds(graph, place, wanted):
             return True
@@ -188,7 +188,7 @@ class TypeChoice:
             self.assumed.add(visit.where)
             return True
         if not place.is_output and graph.dtype(place.name) == wanted:
-            return False  # it was refused where it is made
+            return False  # its producer was refused
         old, new = type_name(place.facts.dtype or 0), type_name(wanted)
         value = f"its {'output' if place.is_output else 'input'} {printable(place.name)}"
         reason = f"{value} has values in {found}, which {new} does not hold."
@@ -201,7 +201,7 @@ class TypeChoice:
         return False
 
     def _has_kernel(self, visit: Visit, places: Sequence[Place], wanted: int) -> bool:
-        """Return whether onnxruntime runs a node with the new type, or did not run it with the old one."""
+        """Return whether onnxruntime runs a node with the new type, or does not run it with the old one."""
         typed_node, schema = visit.typed_node, visit.schema
         types = {**visit.types, **{place.index: wanted for place in places if not place.is_output}}
         inputs = tuple(
@@ -218,7 +218,7 @@ class TypeChoice:
 
 
 def _why_large(graph: RetypedGraph, visit: Visit, wanted: int) -> str | None:
-    """Return which integers of a Cast may overflow in a type of floats, whatever inputs were tried."""
+    """Return the reason if integers of a Cast may overflow a float type for other than the tried inputs."""
     before = visit.typed_node.inputs[0] if visit.typed_node.inputs else None
     if (
         traits_of(visit.node).value_range is not value_ranges.converted
@@ -241,9 +241,9 @@ def _lost(number: float, dtype: int) -> bool:
 
 
 def _why_lost(tensor: TensorProto, dtype: int) -> str | None:
-    """Return what a type of floats does to a constant, if it is more than rounding.
+    """Return the effect of a float type on a constant, if it is more than rounding.
 
-    Of many elements a few may become 0: what that changes is measured.
+    A few of many elements may become 0: the effect is measured.
     """
     if tensor.data_location == TensorProto.EXTERNAL or not all(tensor.dims):
         return None
@@ -266,9 +266,9 @@ def _fits(tensor: TensorProto, dtype: int) -> bool:
 
 
 def _is_exact(graph: RetypedGraph, visit: Visit, outputs: Sequence[Place], dtype: int, wanted: int) -> bool:
-    """Return whether a node computes the same numbers in the new type, as far as that holds them.
+    """Return whether a node computes the same numbers in the new type, as far as it can hold them.
 
-    A wider integer type does not wrap, nor saturate, and a type of floats neither divides nor shifts as integers do.
+    A wider integer type neither wraps nor saturates at the same values, and floats divide and shift differently.
     """
     if dtype in FLOATS:
         return True
@@ -284,9 +284,9 @@ def _is_exact(graph: RetypedGraph, visit: Visit, outputs: Sequence[Place], dtype
 
 
 def _cuts(visit: Visit, dtype: int, wanted: int) -> bool:
-    """Return whether a Cast makes other numbers of its input, which one to the new type would keep.
+    """Return whether a Cast changes numbers that a Cast to the new type would keep.
 
-    To integers it cuts fractions, and to bool it makes 1 of whatever is not 0.
+    A Cast to integers truncates fractions, and a Cast to bool maps nonzero numbers to 1.
     """
     read = visit.typed_node.inputs[0]
     if dtype == TensorProto.BOOL:
@@ -295,9 +295,9 @@ def _cuts(visit: Visit, dtype: int, wanted: int) -> bool:
 
 
 def _is_exact_in_floats(node: onnx.NodeProto) -> bool:
-    """Return whether a node does with floats that are whole numbers what it does with integers.
+    """Return whether a node computes the same with whole floats as with integers.
 
-    The ranges of sums and products hold what is added up on the way too.
+    The ranges of sums and products include the intermediate results.
     """
     traits = float_traits(node)
     sums = not traits.isdisjoint({Trait.SUMS, Trait.PRODUCTS}) and traits_of(node).value_range is not None
@@ -315,7 +315,7 @@ def _is_exact_in_floats(node: onnx.NodeProto) -> bool:
 
 
 def _is_named(visit: Visit, places: Sequence[Place]) -> bool:
-    """Return whether an input or an attribute gives the type of outputs, or the schema leaves no choice."""
+    """Return whether an input or an attribute determines the type of outputs, or the schema permits only one."""
     if any(not place.is_output for place in places):
         return True
     choice = any(len(place.parameter.types) > 1 for place in places)
@@ -331,13 +331,13 @@ def _type_of(visit: Visit, attribute: str) -> int:
 
 
 def _naming_attribute(visit: Visit) -> str | None:
-    """Return the attribute that names the element type of outputs which no input gives."""
+    """Return the attribute that names the element type of outputs, if no input determines it."""
     found = {name for name in NAMING & visit.schema.attributes.keys() if _type_of(visit, name) in _NAMING_TYPES}
     return next(iter(sorted(found)), None)
 
 
 def name_type(visit: Visit, places: Sequence[Place], dtype: int, wanted: int) -> None:
-    """Let the attributes of a node name the new type, where they name the old one for an output, or by default."""
+    """Set the attributes of a node that name the old type of an output, also by default, to the new type."""
     node = visit.node
     if not any(place.is_output for place in places):
         return
@@ -359,7 +359,7 @@ def name_type(visit: Visit, places: Sequence[Place], dtype: int, wanted: int) ->
 
 
 def name_kept_type(visit: Visit, dtype: int) -> None:
-    """Let an attribute name the type of the outputs, which stays: where it is left out, it is that of an input."""
+    """Set an attribute to the unchanged type of the outputs, if it defaults to an input's type."""
     name = _naming_attribute(visit)
     if (
         name is None

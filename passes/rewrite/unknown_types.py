@@ -1,4 +1,4 @@
-"""Values of unknown type: which types they can have, and whether the target's version takes all of these."""
+"""Find the possible types of untyped values, and check that the target's version accepts all of them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from opshift.passes.graph.traversal import GraphView, GraphWalk, walk
 
 
 class UnknownTypes:
-    """The types that values of unknown type can have in one model."""
+    """The possible types of untyped values in one model."""
 
     def __init__(self, model: onnx.ModelProto, walked: Sequence[GraphView | GraphWalk]) -> None:
-        """Take a model, and its graphs as they were walked, if they were."""
+        """Store a model, and its graphs if already traversed."""
         self._model = model
         self._given = walked
         self.ignored = False
-        """Whether they do not count: a function that nobody calls is for those types that the target takes."""
+        """Whether untyped values are ignored: an uncalled function stays valid for the accepted types."""
 
     def forget(self) -> None:
         """Release the graphs."""
         self._given = ()
 
     def not_taken(self, typed_node: Node, before: Schema, after: Schema) -> str:
-        """Return which input of unknown type could have one that the target's version does not take, if any."""
+        """Return the name of an untyped input with a possible type that the target's version rejects, or ""."""
         if self.ignored:
             return ""
         for index, facts in enumerate(typed_node.inputs):
@@ -47,7 +47,7 @@ class UnknownTypes:
         return ""
 
     def _lost(self, before: Parameter, after: Parameter) -> bool:
-        """Return whether a value of unknown type could have one that the target's version lacks."""
+        """Return whether an untyped value could have a type that the target's version does not have."""
         lost = before.types - after.types - self._undeclared_rare_types
         return any(kind.startswith("tensor(") for kind in lost) if self._only_tensors else bool(lost)
 
@@ -57,21 +57,21 @@ class UnknownTypes:
 
     @functools.cached_property
     def _undeclared_rare_types(self) -> frozenset[str]:
-        """Rare element types that nothing in the model is declared to be: no value of unknown type is taken for one."""
+        """The rare element types that the model never declares: untyped values are assumed not to have them."""
         found = {*itertools.chain.from_iterable((*dtypes(one.graph), *one.dtypes) for one in self._walked)}
         declared = {f"tensor({type_name(dtype)})" for dtype in found}
         return frozenset(f"tensor({type_name(dtype)})" for dtype in RARE) - declared
 
     @functools.cached_property
     def _only_tensors(self) -> bool:
-        """Whether no input is a sequence or an optional, and no node of the default domain makes one."""
+        """Whether no input is a sequence or an optional, and no default-domain node creates one."""
         walked = self._walked
         names = {name for one in walked for domain, name, _ in one.by_op_key if not default_domain(domain)}
         return not any(map(_makes_containers, names)) and not any(_takes_containers(one.graph) for one in walked)
 
 
 def gives_fewer(before: Schema, after: Schema) -> bool:
-    """Return whether an output, whose type no input decides, could once have types that it cannot have after."""
+    """Return whether an output, whose type no input determines, has fewer possible types afterwards."""
     given = {parameter.type_variable for parameter in before.inputs}
     later = {parameter.name: parameter.types for parameter in after.outputs}
     return any(
@@ -82,12 +82,12 @@ def gives_fewer(before: Schema, after: Schema) -> bool:
 
 @functools.cache
 def _makes_containers(name: str) -> bool:
-    """Return whether an operator of the default domain returns sequences or optionals only."""
+    """Return whether a default-domain operator returns only sequences or optionals."""
     schema = schema_at("", name, NEWEST)
     outputs = () if schema is None else schema.outputs
     return any(not any(kind.startswith("tensor(") for kind in one.types) for one in outputs)
 
 
 def _takes_containers(graph: onnx.GraphProto | onnx.FunctionProto) -> bool:
-    """Return whether a graph declares an input to be a sequence or an optional."""
+    """Return whether a graph declares an input as a sequence or an optional."""
     return isinstance(graph, onnx.GraphProto) and any(not value.type.HasField("tensor_type") for value in graph.input)

@@ -1,4 +1,4 @@
-"""Write the iterations of a Loop or a Scan one after the other, where they can be counted."""
+"""Unroll a Loop or a Scan whose number of iterations can be computed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import nested_nodes, subgraphs
 
 UNROLLED = 4096
-"""Nodes: a Loop or a Scan that would become more is not unrolled."""
+"""The maximum number of nodes after unrolling a Loop or a Scan."""
 
 
 def unrolled(
     node: onnx.NodeProto, scope: Scope, propagation: Propagation, names: Names, opset: int
 ) -> Spliced | Reason:
-    """Return the iterations of a Loop or a Scan; or why they cannot be counted or written."""
+    """Return the unrolled iterations of a Loop or a Scan, or the reason why it cannot be unrolled."""
     body = next(subgraphs(node))
     inside = scope.enter(node, "body")
     if node.op_type == LOOP:
@@ -48,7 +48,7 @@ def unrolled(
 
 
 def _loop(node: onnx.NodeProto, body: onnx.GraphProto, scope: Scope, propagation: Propagation) -> Iterations | Reason:
-    """Count the iterations of a Loop: its body is gone through until the condition is false."""
+    """Count the iterations of a Loop by evaluating its body until the condition is false."""
     given = [scope[name] if name else None for name in node.input]
     most = None if given[0] is None else _number(given[0])
     again = True if len(given) < 2 or given[1] is None else _number(given[1])
@@ -72,10 +72,10 @@ def _loop(node: onnx.NodeProto, body: onnx.GraphProto, scope: Scope, propagation
 
 
 def _number(facts: Facts) -> int | None:
-    """Return the one element of a constant."""
+    """Return the only element of a constant."""
     return None if facts.known is None or facts.known.size != 1 else int(facts.known.item())
 
 
 def _nodes(graph: onnx.GraphProto) -> int:
-    """Count the nodes of a graph and of the graphs in it."""
+    """Count the nodes of a graph and its subgraphs."""
     return sum(1 for _ in nested_nodes(graph))

@@ -1,4 +1,4 @@
-"""Operators without a file: nodes that only change their version, as the reviewed table of versions allows."""
+"""Bump the version of nodes of operators without a file, as the reviewed table permits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TENSORS = "Return tensors in their place, and make lengths and positions in the
 def bumped(
     context: NodeContext, legality: Legality, decisions: OpTypeDecisions, unknown: UnknownTypes
 ) -> DropAttributes | CarryValue | Refusal | None:
-    """Return what changes in a node at the target's version, or why the table does not let it pass."""
+    """Return the changes of a node at the target's version, or the reason why the table does not permit it."""
     node, label = context.typed_node, context.label
     before, after = schema_at("", node.name, context.opset), schema_at("", node.name, legality.opset)
     if before is None and node.name in dialect.operators(""):
@@ -69,15 +69,15 @@ def bumped(
         if node.name in legality.decompose:
             reason = f"{node.name} is to be decomposed, and {_REMOVED}" if listed else _NO_WAY.format(node.name)
             return Refusal(Code.ABSENT_OPERATOR, context.where, label, f"{reason}.", "")
-        lacking = legality.target is not None and not legality.target.has(node.name)
-        code = Code.NO_LOWERING if lacking else Code.TYPE
-        why, hint = (_REMOVED, _TENSORS) if listed and lacking else ("opshift has no replacement for it", "")
+        unsupported = legality.target is not None and not legality.target.has(node.name)
+        code = Code.NO_LOWERING if unsupported else Code.TYPE
+        why, hint = (_REMOVED, _TENSORS) if listed and unsupported else ("opshift has no replacement for it", "")
         return Refusal(code, context.where, label, f"{illegal}, and {why}.", hint)
     return CarryValue() if carry else DropAttributes(drop) if drop else None
 
 
 def _differs(context: NodeContext, before: Schema, after: Schema, row: SameMeaning | None) -> Refusal | None:
-    """Refuse a node that means something else at the target's version, or is not known to mean the same."""
+    """Refuse a node whose meaning differs, or may differ, at the target's version."""
     name = f"{context.typed_node.name}-{after.since_version}"
     if before.since_version == after.since_version:
         return None
@@ -94,7 +94,7 @@ def _differs(context: NodeContext, before: Schema, after: Schema, row: SameMeani
 def _unknown(
     context: NodeContext, before: Schema, after: Schema, row: SameMeaning | None, unknown: UnknownTypes
 ) -> Refusal | None:
-    """Refuse a node of which a parameter or a type that nobody knows decides whether it passes."""
+    """Refuse a node if an unknown parameter or type decides whether the table permits it."""
     parameters = {item.name for item in context.node.attribute if item.ref_attr_name} - set(
         context.typed_node.attributes
     )
@@ -111,7 +111,7 @@ def _unknown(
 
 
 def _output_type(node: Node, schema: Schema) -> Reason | None:
-    """Ask onnx about a node of which an attribute, and no input, decides the type of an output."""
+    """Check with onnx a node whose output type depends on an attribute and no input."""
     given = {parameter.type_variable for parameter in schema.inputs}
     if all(parameter.type_variable in given for parameter in schema.outputs):
         return None

@@ -1,8 +1,8 @@
-"""Give constants a wider element type where the opset lacks theirs: int4 becomes int8, float8 becomes float.
+"""Widen constants whose element type the opset does not have: int4 to int8, float8 to float.
 
-Every number of the one is a number of the other, so that nothing changes where nodes read no more than the numbers:
-where they dequantize, cast or move them. A constant that another node reads keeps its type. DequantizeLinear takes no
-float: where all that it reads is constant, what it computes becomes the constant.
+The wider type holds every number of the narrow one, so nodes that dequantize, cast or move the numbers return the same
+results. A constant that another node reads keeps its type. DequantizeLinear accepts no float: if all its inputs are
+constant, its output becomes the constant.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ WIDER: Mapping[int, int] = {
         TensorProto.FLOAT,
     ),
 }
-"""A type that every opset has, and that has all numbers of the narrow one."""
+"""The wider type for each narrow one: every opset has it, and it holds all numbers of the narrow one."""
 
 Whole = Callable[[TensorProto], TensorProto]
-"""Returns a tensor that holds its elements, also those of another file."""
+"""Returns a tensor with its elements loaded, also from an external file."""
 
 
 @dataclass(frozen=True)
 class Widened:
-    """What became of the nodes that read constants of wider types, and what to say of these constants."""
+    """The steps of nodes that read widened constants, and notes on these constants."""
 
     steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def lacking(model: onnx.ModelProto, opset: int) -> frozenset[int]:
+def missing_types(model: onnx.ModelProto, opset: int) -> frozenset[int]:
     """Return the narrow element types of a model's constants that an opset does not have."""
     held = {tensor.data_type for tensor in _tensors(model)} & WIDER.keys()
     schema = schema_at("", CAST, opset) if held else None
@@ -65,7 +65,7 @@ def lacking(model: onnx.ModelProto, opset: int) -> frozenset[int]:
 
 
 def widen(model: onnx.ModelProto, narrow: Collection[int], opset: int, whole: Whole) -> Widened:
-    """Change the constants of these types in place, where all that reads them allows it."""
+    """Widen the constants of these types in place, if all their consumers permit it."""
     values = _Values.of(model, narrow)
     wide = values.widened()
     if not wide:
@@ -91,7 +91,7 @@ def widen(model: onnx.ModelProto, narrow: Collection[int], opset: int, whole: Wh
 
 
 def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graphs of a model: the main one, and those in nodes."""
+    """Yield the main graph and all subgraphs of a model."""
     return (one for one in graphs(model) if isinstance(one, onnx.GraphProto))
 
 
@@ -105,25 +105,25 @@ def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
 
 @dataclass
 class _Values:
-    """The values that may be of a wider type: constants, and what nodes make of their elements."""
+    """The values that may get a wider type: constants, and values with only their elements."""
 
     model: onnx.ModelProto
     tensors: dict[str, TensorProto] = field(default_factory=dict)
-    """The constants of narrow types, by the names of their values."""
+    """The constants of narrow types, by value name."""
     readers: dict[str, list[tuple[onnx.NodeProto, int]]] = field(default_factory=dict)
-    """Which nodes read a value, and at what place."""
+    """The consumers of each value: the node and its input index."""
     owners: dict[int, tuple[str, onnx.GraphProto]] = field(default_factory=dict)
-    """The paths and the graphs of nodes, by their ids."""
+    """The paths and the graphs of nodes, by node id."""
     constants: dict[str, TensorProto] = field(default_factory=dict)
-    """All constants, of whatever type: initializers, and those of nodes."""
+    """All constants of any type: initializers and Constant nodes."""
     dtypes: dict[str, int] = field(default_factory=dict)
     """The narrow types of values that may become wider."""
     fixed: set[str] = field(default_factory=set)
-    """The values that stay: inputs and outputs, whose types others see, and names that several graphs define."""
+    """The values that stay: inputs and outputs, whose types are public, and names that several graphs define."""
 
     @classmethod
     def of(cls, model: onnx.ModelProto, narrow: Collection[int]) -> _Values:
-        """Collect them; a name that several graphs define is of none."""
+        """Collect the values; a name that several graphs define is skipped."""
         found = cls(model)
         found._add(model.graph, "main", narrow)
         every = list(_graphs(model))
@@ -149,7 +149,7 @@ class _Values:
                 self._add(inner, f"{where}.{name}", narrow)
 
     def widened(self) -> frozenset[str]:
-        """Return the values that become wider: as many as all agree on that are read or made together."""
+        """Return the values that become wider: the largest set in which all values of a node agree."""
         found: set[str] = set()
         self.dtypes.update({name: tensor.data_type for name, tensor in self.tensors.items()})
         made: dict[str, onnx.NodeProto] = {}
@@ -168,7 +168,7 @@ class _Values:
         return frozenset(found)
 
     def _agreed(self, name: str, found: Collection[str], made: Mapping[str, onnx.NodeProto]) -> bool:
-        """Return whether all nodes that read or make a value have their other narrow values widened too."""
+        """Return whether all nodes that read or compute a value have their other narrow values widened too."""
         if name in self.fixed:
             return False
         maker = made.get(name)
@@ -191,7 +191,7 @@ class _Values:
         )
 
     def _takes_wider(self, node: onnx.NodeProto, place: int, name: str) -> bool:
-        """Return whether the schema has the wider type of what a node reads."""
+        """Return whether the schema accepts the wider type of a node's input."""
         schema = self._schema(node)
         dtype = self.dtypes.get(name)
         if schema is None or dtype is None or place >= len(schema.inputs):
@@ -199,7 +199,7 @@ class _Values:
         return f"tensor({type_name(WIDER[dtype])})" in schema.inputs[place].types
 
     def _folds(self, node: onnx.NodeProto) -> bool:
-        """Return whether all that a node reads is constant, and it can be computed."""
+        """Return whether all inputs of a node are constant, and its output can be computed."""
         operator = operator_for("", node.op_type)
         if operator is None or operator.oracle is None or len(node.output) != 1 or node.output[0] in self.fixed:
             return False
@@ -223,7 +223,7 @@ class _Values:
         return found if isinstance(found, Lifted) else None
 
     def fold(self, wide: Collection[str], whole: Whole) -> None:
-        """Put constants in place of nodes that take no wider type, and drop what nobody else reads."""
+        """Replace nodes that accept no wider type by constants, and drop unused constants."""
         readers = {id(node): node for name in sorted(wide) for node, _ in self.readers.get(name, ())}
         for node in readers.values():
             lifted = None if self._keeps(node) else self._lifted(node)
@@ -240,7 +240,7 @@ class _Values:
                     self._drop(name)
 
     def _drop(self, name: str) -> None:
-        """Remove an initializer, or the node of a constant."""
+        """Remove an initializer or a Constant node."""
         self.tensors.pop(name, None)
         for graph in _graphs(self.model):
             for tensor in [one for one in graph.initializer if one.name == name]:
@@ -249,13 +249,13 @@ class _Values:
                 graph.node.remove(node)
 
     def _keeps(self, node: onnx.NodeProto) -> bool:
-        """Return whether a node takes the wider types of all numbers that it reads."""
+        """Return whether a node accepts the wider types of all numbers that it reads."""
         numbers = traits_of(node).reads_numbers
         read = [(place, name) for place, name in enumerate(node.input) if place in numbers and name in self.dtypes]
         return not read or all(self._takes_wider(node, place, name) for place, name in read)
 
     def steps(self, wide: Collection[str]) -> Iterator[Step]:
-        """Yield what became of the nodes that read them."""
+        """Yield the steps of the nodes that read them."""
         seen = set()
         for name in sorted(wide):
             for node, _ in self.readers.get(name, ()):
@@ -269,12 +269,12 @@ class _Values:
 
 
 def _moves(node: onnx.NodeProto, place: int) -> bool:
-    """Return whether a node moves the elements of an input, and makes no others."""
+    """Return whether a node only moves the elements of an input."""
     return place in _moved(node)
 
 
 def _moved(node: onnx.NodeProto) -> tuple[int, ...]:
-    """Return the inputs whose elements a node moves: all that have the type of its outputs, or none."""
+    """Return the inputs whose elements a node moves: all with the type of its outputs, or none."""
     schema = None if default_domain(node.domain) else schema_at("", node.op_type, NEWEST)
     traits = traits_of(node)
     if schema is None or traits.floats != (Trait.MOVES,) or traits.floats_by or traits.reads_numbers:
@@ -285,11 +285,11 @@ def _moved(node: onnx.NodeProto) -> tuple[int, ...]:
 
 
 def _parameter(parameters: Sequence[Parameter], place: int) -> Parameter:
-    """Return the parameter at a place, of which the last may stand for several."""
+    """Return the parameter at an index; the last one may be variadic."""
     return parameters[min(place, len(parameters) - 1)]
 
 
 def _definitions(graph: onnx.GraphProto) -> Iterator[str]:
-    """Yield the names of values that a graph defines; an initializer of an input is an input."""
+    """Yield the names of values that a graph defines; an initializer of an input counts as that input."""
     yield from {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     yield from (name for node in graph.node for name in node.output if name)

@@ -1,4 +1,4 @@
-"""A meaning in a wider element type, between casts: for types that the target's operator lacks."""
+"""Express a meaning in a wider element type between Casts, for types that the target's operator does not support."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opshift.passes.rewrite.fragment import Constant, Fragment, FragmentNode, In
 
 @dataclass(frozen=True)
 class WiderTypes:
-    """A meaning in a wider type: which operands are cast to it, and which outputs are cast back."""
+    """A meaning in a wider type: the operands to cast to it, and the outputs to cast back."""
 
     lifted: Lifted
     operands: tuple[int, ...]
@@ -39,7 +39,7 @@ class WiderTypes:
         return float(len(self.operands) + len(self.outputs))
 
     def around(self, found: Fragment) -> Fragment:
-        """Put the casts around the fragment of the meaning in the wider type."""
+        """Add the Casts around the fragment of the meaning in the wider type."""
         into = tuple(FragmentNode(CAST, {"to": self.wider}, (Input(index),), 1) for index in self.operands)
         operands = tuple(
             Output(self.operands.index(index), 0) if index in self.operands else self.folded.get(index, Input(index))
@@ -67,7 +67,7 @@ class WiderTypes:
 
 
 def in_wider_types(lifted: Lifted) -> Iterator[WiderTypes]:
-    """Yield the meaning in each wider type of each of its element types, which are named as in the newest version."""
+    """Yield the meaning in each wider type of its element types, by the type variables of the newest version."""
     operator = lifted.operator
     schema = schema_at(operator.domain, operator.name, NEWEST)
     if not operator.wider_types or schema is None:

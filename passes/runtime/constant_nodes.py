@@ -1,4 +1,4 @@
-"""Compute single nodes of constants in onnxruntime, where no oracle computes them exactly."""
+"""Compute single nodes of constants in onnxruntime, if no oracle computes them exactly."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from opshift.passes.runtime.ort_session import Session
 
 
 class ConstantNodes:
-    """Computes nodes as a model has them; each is a session of its own, with graph optimizations off."""
+    """Computes a model's nodes, each in its own session, with graph optimizations off."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        """Keep the versions that a model imports."""
+        """Store the opset imports of a model."""
         imports = [item for item in model.opset_import if not default_domain(item.domain)]
         self._imports = imports
         self._like = onnx.ModelProto(ir_version=model.ir_version)
 
     def __call__(self, node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Sequence[Array] | None:
-        """Return the outputs that the node has; None where onnxruntime does not compute them."""
+        """Return the used outputs of the node; None if onnxruntime does not compute them."""
         feeds = {name: array for name, array in zip(node.input, arrays, strict=True) if name}
         try:
             source, _ = fit(Runnable(single(node, feeds, self._imports, self._like)))

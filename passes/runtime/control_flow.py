@@ -14,17 +14,17 @@ from opshift.passes.runtime.ort_models import RejectedError, RejectionKind
 
 Values = Sequence[Any]
 RunGraph = Callable[[onnx.GraphProto, Mapping[str, Any], Mapping[str, Any]], Values]
-"""Returns the outputs of a graph, given its inputs and the values from outside, by name."""
+"""Returns the outputs of a graph, given its inputs and the outer values, by name."""
 Control = Callable[[RunGraph, onnx.NodeProto, Values, Mapping[str, Any]], Values]
 
-_MOST_ITERATIONS = 250  # of a Loop, which Python goes through here
+_MOST_ITERATIONS = 250  # of a Loop, because Python runs these iterations
 
 
 def control_flow(op_type: str, opset: int) -> Control:
     """Return the function that runs an operator with subgraphs.
 
     Raises:
-        RejectedError: it is none of If, Loop and Scan, or a Scan of batches.
+        RejectedError: it is not an If, a Loop or a Scan, or it is a Scan with batches.
     """
     found = {IF: _if, LOOP: _loop, SCAN: _scan}.get(op_type)
     if found is None or (op_type == SCAN and opset < UNBATCHED_SCAN):
@@ -65,7 +65,7 @@ def _loop(run: RunGraph, node: onnx.NodeProto, inputs: Values, outer: Mapping[st
 
 
 def _scan(run: RunGraph, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Values:
-    """Scan-9: in each iteration the body reads the states and an element of each scanned input, along its axis."""
+    """Run a Scan-9: in each iteration, the body reads the states and a slice of each scanned input along its axis."""
     body = subgraph(node, "body")
     given = {attribute.name: attribute for attribute in node.attribute}
     count = given["num_scan_inputs"].i
@@ -84,7 +84,7 @@ def _scan(run: RunGraph, node: onnx.NodeProto, inputs: Values, outer: Mapping[st
     collected = []
     names = [value.name for value in body.input]
     for elements in zip(*turned, strict=True):
-        read = (*states, *map(np.asarray, elements))  # of a vector they are numbers
+        read = (*states, *map(np.asarray, elements))  # slices of a vector are numbers
         results = run(body, dict(zip(names, read, strict=True)), outer)
         states = list(results[: len(states)])
         collected.append(results[len(states) :])

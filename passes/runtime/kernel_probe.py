@@ -29,9 +29,9 @@ _USUAL = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.IN
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What sessions showed of a profile: nodes that fit it, those that do not, and how many told nothing.
+    """The results of probing a profile: nodes that fit it, nodes that do not, and the number of inconclusive ones.
 
-    A node tells nothing where onnxruntime rejects it for another reason than a missing kernel, since it is made up.
+    A generated node is inconclusive if onnxruntime rejects it for another reason than a missing kernel.
     """
 
     confirmed: int
@@ -66,7 +66,7 @@ def _schemas(opset: int) -> Iterator[Schema]:
 
 
 def _tensors(types: frozenset[str]) -> list[int]:
-    """Return the element types that a parameter takes."""
+    """Return the element types that a parameter accepts."""
     names = (name[len("tensor(") : -1].upper() for name in types if name.startswith("tensor("))
     return sorted(TensorProto.DataType.Value(name) for name in names)
 
@@ -76,7 +76,7 @@ def _dtypes(schema: Schema) -> list[int]:
 
 
 def _one(schema: Schema, dtype: int, opset: int, target: Target) -> tuple[onnx.ModelProto, Node]:
-    """Make a node of inputs of unknown shape; each type variable but the first has the most usual of its types."""
+    """Return a node with inputs of unknown shape; each type variable after the first has its most usual type."""
     bound = {schema.inputs[0].type_variable: dtype}
     inputs = [parameter for parameter in schema.inputs if not parameter.optional]
     for parameter in inputs:
@@ -99,7 +99,7 @@ def _one(schema: Schema, dtype: int, opset: int, target: Target) -> tuple[onnx.M
 
 
 def _opens(model: onnx.ModelProto) -> bool | None:
-    """Return whether onnxruntime has a kernel for the node; None where it does not come to look for one."""
+    """Return whether onnxruntime has a kernel for the node; None if it fails before the search for a kernel."""
     try:
         Session(Runnable(model), optimised=False)
     except RejectedError as error:

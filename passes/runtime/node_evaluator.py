@@ -1,7 +1,7 @@
-"""A model run node by node: each in onnxruntime where that has a kernel, else by its operator's numpy oracle.
+"""Run a model node by node: in onnxruntime if it has a kernel, otherwise with the operator's numpy oracle.
 
-It is slow, and it serves what a session of the whole model cannot: models with nodes that onnxruntime has no kernel
-for, the oracle as the reference, and every value on the way.
+This is slow, but it supports nodes without an onnxruntime kernel, the oracle as the reference, and access to all
+intermediate values.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Evaluator = Callable[[Values, Mapping[str, Any]], Values]
 
 
 def _nameless(node: onnx.NodeProto) -> tuple[onnx.NodeProto, dict[str, str]]:
-    """Return a node whose values are named by their places, and these names by the old ones."""
+    """Return a node with canonical value names, and the map from the old names to these."""
     plain = copy.deepcopy(node)
     plain.name = plain.doc_string = ""
     del plain.metadata_props[:]
@@ -63,7 +63,7 @@ def _nameless(node: onnx.NodeProto) -> tuple[onnx.NodeProto, dict[str, str]]:
 
 
 def type_of(value: Any) -> onnx.TypeProto:
-    """Return the type of a value without its shape; that of an empty list is not known and taken for floats."""
+    """Return the type of a value without its shape; an empty list counts as a list of floats."""
     if isinstance(value, np.ndarray):
         element = TensorProto.STRING if value.dtype == object else helper.np_dtype_to_tensor_dtype(value.dtype)
         return helper.make_tensor_type_proto(element, None)
@@ -79,7 +79,7 @@ def type_of(value: Any) -> onnx.TypeProto:
 def single(
     node: onnx.NodeProto, feeds: Mapping[str, Any], imports: Sequence[onnx.OperatorSetIdProto], like: onnx.ModelProto
 ) -> onnx.ModelProto:
-    """Return a model of this node alone, with the functions of another, whose inputs are typed as these values."""
+    """Return a model of this node alone, with another model's functions and inputs of these values' types."""
     optional = _optionals(node, imports)
     types = {name: type_of(value) for name, value in feeds.items()}
     inputs = [
@@ -94,7 +94,10 @@ def single(
 
 
 def _optionals(node: onnx.NodeProto, imports: Sequence[onnx.OperatorSetIdProto]) -> frozenset[str]:
-    """Return the inputs of a node that must be optionals: OptionalGetElement takes what they hold since 18."""
+    """Return the inputs of a node that must be optionals.
+
+    OptionalGetElement also accepts their contents since opset 18.
+    """
     opset = next((entry.version for entry in imports if entry.domain in ("", "ai.onnx")), 0)
     schema = schema_at("", node.op_type, opset) if node.domain in ("", "ai.onnx") else None
     formal = ((name, schema.input(index)) for index, name in enumerate(node.input)) if schema else ()
@@ -104,8 +107,9 @@ def _optionals(node: onnx.NodeProto, imports: Sequence[onnx.OperatorSetIdProto])
 class Interpreter:
     """A model that runs node by node.
 
-    `by_oracle` names operators whose oracle is asked before onnxruntime, also inside an If or a Loop. With `strict`
-    what an oracle or onnx rejects is rejected, else onnxruntime is asked then. `oracles` collects those that were.
+    `by_oracle` are operators whose oracle runs instead of onnxruntime, also inside an If or a Loop. If an oracle or
+    onnx rejects inputs, they are rejected with `strict`; otherwise onnxruntime runs the node. `oracles` collects the
+    used oracles.
     """
 
     modes = (False,)
@@ -119,7 +123,7 @@ class Interpreter:
         *,
         strict: bool = True,
     ) -> None:
-        """Keep the model; a node is opened when it is first reached."""
+        """Store the model; a node's session is opened when it is first reached."""
         self.model = inlined(source.proto)
         self._limits = limits
         self._by_oracle = by_oracle
@@ -130,13 +134,13 @@ class Interpreter:
         self.oracles: dict[str, None] = {}
         self._evaluators: dict[tuple[Any, ...], Evaluator] = {}
         self._alike: dict[bytes, Session | RejectedError] = {}
-        """The sessions of nodes that differ in names alone, or why onnxruntime does not load those."""
-        # A protobuf is one object, with one id, only as long as somebody holds it.
+        """The sessions of nodes that differ only in names, or the reasons why onnxruntime does not load them."""
+        # A protobuf keeps its id only while it is referenced.
         self._held = list(nodes(self.model))
 
     @property
     def name(self) -> str:
-        """Return who judges, as a report says it."""
+        """Return the name of the reference for a report."""
         oracles = f", the numpy oracle of {', '.join(self.oracles)}" if self.oracles else ""
         return f"{name()} node by node{oracles}"
 
@@ -144,22 +148,22 @@ class Interpreter:
         """Return the outputs in the model's order.
 
         Raises:
-            RejectedError: neither onnxruntime nor an oracle computes a node on what reaches it.
+            RejectedError: neither onnxruntime nor an oracle computes a node on its inputs.
         """
         values = self.values(feeds)
         return tuple(values[value.name] for value in self.model.graph.output)
 
     def run_all(self, batch: Sequence[Feeds], optimised: bool = False) -> list[tuple[Any, ...] | RejectedError]:
-        """Return what `run` would for each, or the error that it would raise."""
+        """Return, for each input, the outputs of `run` or the error that it raises."""
         return [result_or_rejection(self.run, feeds) for feeds in batch]
 
     def close(self) -> None:
-        """Release the nodes that are open."""
+        """Release the open nodes."""
         self._evaluators.clear()
         self._alike.clear()
 
     def values(self, feeds: Feeds) -> dict[str, Any]:
-        """Return every value of the main graph by name, the constants among them.
+        """Return every value of the main graph by name, including constants.
 
         Raises:
             RejectedError: as for `run`.
@@ -174,7 +178,7 @@ class Interpreter:
         return _constants(self.model.graph, self._directory)
 
     def node(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the outputs of one node by name, of the values by name that its graph has.
+        """Return the outputs of one node by name, given the values of its graph by name.
 
         Raises:
             RejectedError: as for `run`.
@@ -201,7 +205,7 @@ class Interpreter:
         oracle = self._oracle(node, inputs)
         # Kernels of onnxruntime 1.31.1 are wrong on some empty tensors: ArgMax along axis -1 keeps that axis.
         empty = any(isinstance(value, np.ndarray) and not value.size for value in inputs)
-        # What has no kernel runs by its body, which may ask for shapes that a node alone lacks (LinearAttention).
+        # A node without a kernel runs by its body, which may need shapes that a single node lacks (LinearAttention).
         foreign = bool(default_domain(node.domain))
         by_body = not foreign and runs_by_body(node.op_type, ort_models.opset(self.model))
         if oracle is not None and (empty or node.op_type in self._by_oracle or by_body):
@@ -237,15 +241,15 @@ class Interpreter:
         return oracle
 
     def _subgraph_evaluator(self, node: onnx.NodeProto) -> Evaluator:
-        """Return an evaluator that goes through the graphs of a node.
+        """Return an evaluator that runs the subgraphs of a node.
 
         Raises:
-            RejectedError: it is none of If, Loop and Scan, or a Scan of batches.
+            RejectedError: it is not an If, a Loop or a Scan, or it is a Scan with batches.
         """
         return functools.partial(control_flow(node.op_type, ort_models.opset(self.model)), self._body, node)
 
     def _kernel_after_oracle(self, oracle: Evaluator, node: onnx.NodeProto) -> Evaluator:
-        """Return an evaluator that asks onnxruntime where the oracle rejects something."""
+        """Return an evaluator that runs onnxruntime if the oracle rejects the inputs."""
 
         def run(inputs: Values, outer: Mapping[str, Any]) -> Values:
             try:
@@ -291,7 +295,7 @@ class Interpreter:
         return Session(fit(Runnable(model))[0], optimised=False, limits=self._limits)
 
     def _in_float(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Evaluator:
-        """Return an evaluator that computes a node of bfloat16 in float, and rounds what it returns once.
+        """Return an evaluator that computes a node of bfloat16 in float, and rounds the outputs once.
 
         Raises:
             RejectedError: onnxruntime does not run it in float either.
@@ -343,7 +347,7 @@ class Interpreter:
         return run
 
     def _checked(self, node: onnx.NodeProto, run: Evaluator) -> Evaluator:
-        """Return an evaluator that rejects scalars where onnx does: onnxruntime takes any axis of one."""
+        """Return an evaluator that rejects scalars if onnx does: onnxruntime accepts any axis of a scalar."""
 
         def checked(inputs: Values, outer: Mapping[str, Any]) -> Values:
             if any(isinstance(value, np.ndarray) and not value.ndim for value in inputs):
@@ -370,7 +374,7 @@ class Interpreter:
             raise ExcludedError(f"onnx: {error}") from error
 
     def _with_defaults(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """Return a node that a body stands for with all its attributes.
+        """Return a node that runs by a function body, with all its attributes.
 
         onnx 1.23.2 infers the body of MeanVarianceNormalization-13 without the default of `axes`.
         """
@@ -397,10 +401,10 @@ def _constants(graph: onnx.GraphProto, directory: Path | None) -> Mapping[str, A
 
 
 def _with_attributes(model: onnx.ModelProto, directory: Path | None) -> onnx.ModelProto:
-    """Return a model whose attributes hold the elements of their tensors; itself if they do already.
+    """Return a model whose attributes hold the elements of their tensors; the model itself if they do already.
 
     Raises:
-        RejectedError: elements are in another file, and nobody says in which folder.
+        RejectedError: elements are in another file, and the folder is unknown.
     """
     if not any(map(is_external, tensors(graph_views(model)))):
         return model
@@ -425,7 +429,7 @@ def _held(model: onnx.ModelProto) -> Iterator[TensorProto]:
 def registry_node(
     node: onnx.NodeProto, domain: str, inputs: Values, imports: Sequence[onnx.OperatorSetIdProto]
 ) -> Node | None:
-    """Return a node with its values as an operator's file sees it; None where onnx has no such operator."""
+    """Return a node with its values as an operator's file sees it; None if onnx has no such operator."""
     if any(True for _ in subgraphs(node)):
         return None
     opset = next((entry.version for entry in imports if entry.domain in (domain, domain or "ai.onnx")), 0)
@@ -441,7 +445,7 @@ def registry_node(
 
 
 def _decoded(value: Any) -> Any:
-    """Return the value of an attribute with text in place of bytes, and tuples in place of lists."""
+    """Return an attribute's value with text in place of bytes, and tuples in place of lists."""
     if isinstance(value, list):
         return tuple(map(_decoded, value))
     return value.decode() if isinstance(value, bytes) else value
@@ -453,7 +457,7 @@ def _facts(array: Array) -> Facts:
 
 
 def _operands(lifted: Lifted, inputs: Values) -> Iterator[Array | None]:
-    """Yield the value of each operand: an input's, or a constant that the node has as an attribute."""
+    """Yield the value of each operand: an input, or a constant from an attribute."""
     for source, facts in zip(lifted.sources, lifted.operands, strict=True):
         known = facts.known if facts else None
         yield known if source is None else inputs[source]
@@ -463,7 +467,7 @@ _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def _oracle_without_kernel(run: Evaluator, oracle: Evaluator) -> Evaluator:
-    """Return an evaluator that asks the oracle where a kernel turns out not to run: that of GRU for double, say."""
+    """Return an evaluator that runs the oracle if a kernel fails at run time: that of GRU for double, say."""
 
     def served(inputs: Values, outer: Mapping[str, Any]) -> Values:
         try:
@@ -504,12 +508,12 @@ def _is_bfloat16(value: Any) -> bool:
 
 
 def _float(value: Any) -> Any:
-    """Return a tensor of bfloat16 as one of float, and anything else as it is."""
+    """Return a bfloat16 tensor as float, and any other value unchanged."""
     return value.astype(np.float32) if _is_bfloat16(value) else value
 
 
 def _inferred(model: onnx.ModelProto) -> Mapping[str, int]:
-    """Return the element types of the outputs of a model, as far as onnx infers them."""
+    """Return the element types of a model's outputs, as far as onnx infers them."""
     try:
         outputs = onnx_process.infer_shapes(model).graph.output
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
@@ -518,7 +522,7 @@ def _inferred(model: onnx.ModelProto) -> Mapping[str, int]:
 
 
 def _key(value: Any) -> Any:
-    """Return what a one-node model of a value depends on."""
+    """Return the properties of a value that determine its one-node model."""
     if isinstance(value, np.ndarray):
         return value.dtype, not value.size
     return ("seq", _key(value[0]) if value else None) if isinstance(value, list) else None

@@ -1,6 +1,6 @@
-"""The numpy oracles of operators, which run where onnxruntime does: in its child process, under its limits.
+"""Run the numpy oracles of operators in onnxruntime's child process, under its limits.
 
-What an oracle takes, a node decides: RoiAlign reads as many points of a region as its attribute says.
+The node determines an oracle's cost: an attribute of RoiAlign is the number of points per region.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from opshift.passes.runtime.ort_process import worker
 
 
 def computed(operator: Operator, meaning: object, operands: Sequence[Any], limits: Limits) -> tuple[Array, ...]:
-    """Return all outputs that an operator's oracle has for these operands, None where one is absent.
+    """Return all outputs of an operator's oracle for these operands; None for an absent one.
 
     Raises:
         ExcludedError: the oracle does not accept them.

@@ -1,4 +1,4 @@
-"""Models as onnxruntime takes them, what it is called and loads, and why it rejects some."""
+"""Prepare models for onnxruntime, report its name and newest versions, and classify its rejections."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ class RejectionKind(enum.StrEnum):
     MISSING_KERNEL = "missing kernel"
     """No kernel exists for an operator with these element types."""
     TOO_NEW = "too new"
-    """It does not load the opset, at which an operator changed."""
+    """It does not load the opset, in which an operator changed."""
     LIMIT = "limit"
-    """It took too long, or too much memory."""
+    """It exceeded the time or the memory."""
     DEATH = "death"
-    """Its process ended."""
+    """Its process crashed."""
     LARGE = "large"
-    """Its outputs are larger than may be compared."""
+    """Its outputs are too large to compare."""
 
 
 class RejectedError(Exception):
-    """onnxruntime does not load a model, or does not run it on an input; the text says why, in one line."""
+    """onnxruntime does not load a model, or does not run it on an input; the text is the reason in one line."""
 
     def __init__(self, reason: str, why: RejectionKind = RejectionKind.REJECTED) -> None:
-        """Keep the reason and its kind."""
+        """Store the reason and its kind."""
         self.why = why
         super().__init__(reason)
 
 
 class ExcludedError(RejectedError):
-    """An operator's text excludes inputs, by its oracle or by onnx's inference, whatever onnxruntime makes of them."""
+    """An operator's specification excludes the inputs, by its oracle or onnx's inference, even if onnxruntime runs."""
 
 
 @dataclass(frozen=True)
 class Runnable:
     """A model to open: the protobuf, whose weights may be external, and where those weights are.
 
-    `path` is set where onnxruntime can read the file itself, `directory` where external data are relative to one.
-    `named` is the file as the user calls it; empty for a protobuf.
+    `path` is set if onnxruntime can read the file itself, `directory` if external data are relative to one. `named` is
+    the user's name of the file; empty for a protobuf.
     """
 
     proto: onnx.ModelProto
@@ -67,7 +67,7 @@ class Runnable:
     directory: Path | None = None
     named: str = ""
     origin: reader.Source | None = None
-    """What was read from a file, which must not change while it is compared."""
+    """The source that was read from a file, which must not change during the comparison."""
 
 
 def read(
@@ -76,11 +76,11 @@ def read(
     allow_paths: Iterable[str | os.PathLike[str]] = (),
     assume_opset: int | None = None,
 ) -> Runnable:
-    """Return the source for a path (.onnx or ONNX text) or a protobuf, and one as it is; weights of files stay there.
+    """Return a path (.onnx or ONNX text) or a protobuf as a Runnable; weights in files stay there.
 
-    With `assume_opset` the model is read as one of that opset, whatever it declares.
+    A Runnable is returned unchanged. With `assume_opset`, the model is read at that opset, whatever it declares.
 
-    Weights that are reached by links are named by their real paths.
+    Links to weights are replaced by their real paths.
 
     Raises:
         InvalidModelError: the file is missing, unreadable, not ONNX, or its external data are unsafe to open.
@@ -94,7 +94,7 @@ def read(
     loaded = reader.load(given, allow_paths, assume_opset)
     named = os.fspath(given) if isinstance(given, str | os.PathLike) else ""
     if loaded.directory is not None:
-        # onnxruntime 1.32.0 does not load a model whose inference needs elements that are in another file (Slice).
+        # onnxruntime 1.32.0 does not load a model whose inference needs elements from another file (Slice).
         proto = external_data.with_small(loaded.model, loaded.files)
         proto, folder = external_data.relocated(proto, loaded.files, loaded.directory)
         if proto is not loaded.model:
@@ -121,7 +121,7 @@ def runtime() -> Any:
 
 
 def name() -> str:
-    """Return onnxruntime's name with its version, as a reference is named in a report."""
+    """Return onnxruntime's name with its version, as the name of the reference in a report."""
     return f"onnxruntime {runtime().__version__}"
 
 
@@ -136,24 +136,24 @@ def newest_ir_version() -> int:
 
 
 def nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Yield every node of a model that onnxruntime runs: of its graph and its functions, but not of its training."""
+    """Yield every node of a model that onnxruntime runs: of its graph and functions, without training graphs."""
     for graph in (model.graph, *model.functions):
         yield from traversal.nested_nodes(graph)
 
 
 def opset(model: onnx.ModelProto) -> int:
-    """Return the opset of the default domain that a model imports; 0 where it imports none."""
+    """Return the model's opset of the default domain; 0 if it imports none."""
     return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
 
 
 def time_is_over(limits: Limits) -> RejectedError | None:
-    """Return the rejection of whatever is asked once the time is over."""
+    """Return a rejection if the time is over."""
     clock = limits.clock
     return RejectedError(clock.reason, RejectionKind.LIMIT) if clock is not None and clock.left() <= 0 else None
 
 
 def result_or_rejection(run: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...] | RejectedError:
-    """Return what a call returns, or the rejection that it raises."""
+    """Return the result of a call, or the rejection that it raises."""
     try:
         return run(*arguments)
     except RejectedError as error:

@@ -1,4 +1,4 @@
-"""Models read at an opset that onnxruntime loads, where every operator means the same there."""
+"""Read models at an opset that onnxruntime loads, if every operator has the same meaning there."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from opshift.passes.runtime.ort_models import (
 
 
 def _relabelled(node: onnx.NodeProto, old: int, new: int) -> bool:
-    """Make a node of the default domain mean at opset `new` what it means at `old`; return whether that can be.
+    """Convert a default-domain node from opset `old` to `new` without changing its meaning; return whether it worked.
 
-    It can where the operator has the same version at both, where the two texts differ in nothing but the types, where
-    the reviewed table joins the versions for what the node has, and where the operator's own file gives the node one
-    meaning at both. Attributes that only the old opset knows, and that add nothing, are dropped.
+    It works if the operator has the same version at both, if the two schemas differ only in types, if the reviewed
+    table relates the versions for this node, or if the operator's file has one meaning of the node at both. Redundant
+    attributes of the old opset are dropped.
     """
     try:
         before, after = (onnx.defs.get_schema(node.op_type, version, "") for version in (old, new))
@@ -85,7 +85,7 @@ def _one_meaning(node: onnx.NodeProto, attributes: Mapping[str, Any], *versions:
 
 
 def _text(schema: Any) -> tuple[Any, ...]:
-    """Return what a schema says, but for the types that it allows."""
+    """Return a schema without its permitted types."""
     attributes = {
         name: (one.type, one.required, one.description, one.default_value.SerializeToString())
         for name, one in schema.attributes.items()
@@ -95,30 +95,30 @@ def _text(schema: Any) -> tuple[Any, ...]:
 
 
 def fit(source: Runnable) -> tuple[Runnable, str]:
-    """Return a source that onnxruntime loads, and what was relabelled for that (empty if nothing).
+    """Return a source that onnxruntime loads, and a note on the changes (empty if none).
 
-    A model newer than onnxruntime is read at the newest opset and ir_version that it loads, which changes nothing
-    where every operator means the same at both. So is one of opset 1 to 6 at opset 7, the first that onnxruntime has
-    all kernels of; where an operator differs, it stays as it is.
+    A model newer than onnxruntime is read at the newest opset and ir_version that it loads, if every operator has the
+    same meaning at both. A model of opset 1 to 6 is read at opset 7, the first with all kernels in onnxruntime; if an
+    operator differs, the model is not changed.
 
     Raises:
-        RejectedError: some operator differs between the model's opset and the newest one that onnxruntime loads, or
-            onnxruntime would inline a body that does not compute what the operator says.
+        RejectedError: an operator differs between the model's opset and the newest one that onnxruntime loads, or
+            onnxruntime would inline a body that violates the operator's specification.
     """
     old, newest = opset(source.proto), newest_opset()
     _refuse_wrong_bodies(source.proto, min(old, newest))
     oldest_ir = min(source.proto.ir_version, newest_ir_version())
-    lacking = any(_missing_outputs(node) for node in nodes(source.proto))
+    missing = any(_missing_outputs(node) for node in nodes(source.proto))
     if old < OLDEST and (read := _read_at_oldest(source.proto, old)) is not None:
         found, note = fit(replace(source, proto=read, path=None))
         relabelled = f"opset {old} was read as {OLDEST}, where every operator means the same"
         return found, ", ".join(filter(None, (relabelled, note)))
-    if old <= newest and oldest_ir == source.proto.ir_version and not lacking:
+    if old <= newest and oldest_ir == source.proto.ir_version and not missing:
         return source, ""
     notes = []
     proto = onnx.ModelProto()
     proto.CopyFrom(source.proto)
-    if lacking:
+    if missing:
         notes.append(_with_outputs(proto))
     if old > newest:
         for node in nodes(proto):
@@ -138,7 +138,7 @@ def fit(source: Runnable) -> tuple[Runnable, str]:
 
 
 def _read_at_oldest(model: onnx.ModelProto, old: int) -> onnx.ModelProto | None:
-    """Return a model of opset 1 to 6 as one of opset 7; None where an operator does not mean the same there."""
+    """Return a model of opset 1 to 6 at opset 7; None if an operator's meaning differs."""
     proto = onnx.ModelProto()
     proto.CopyFrom(model)
     if not all(_relabelled(node, old, OLDEST) for node in nodes(proto) if node.domain in ("", "ai.onnx")):
@@ -164,18 +164,18 @@ def _refuse_wrong_bodies(model: onnx.ModelProto, opset: int) -> None:
 
 
 def _missing_outputs(node: onnx.NodeProto) -> int:
-    """Return how many outputs a node lacks for onnxruntime to compute those that it has."""
+    """Return the number of outputs that a node must add before onnxruntime computes the existing ones."""
     wanted = traits_of(node).outputs_for
     most = max((count for place, count in wanted.items() if any(node.input[place : place + 1])), default=0)
     return max(0, most - sum(map(bool, node.output)))
 
 
 def _with_outputs(model: onnx.ModelProto) -> str:
-    """Give nodes the outputs that they lack, and return what is to be said of it."""
+    """Add the outputs that onnxruntime requires, and return a note on them."""
     completed = dict[str, None]()
     for place, node in enumerate(nodes(model)):
-        if lacking := _missing_outputs(node):
-            most = sum(map(bool, node.output)) + lacking
+        if missing := _missing_outputs(node):
+            most = sum(map(bool, node.output)) + missing
             names = [*node.output, *[""] * most][:most]
             node.output[:] = [name or f"{names[0]}/{place}/{index}" for index, name in enumerate(names)]
             completed[node.op_type] = None

@@ -1,4 +1,4 @@
-"""The child process in which onnxruntime runs: a model that crashes, hangs or eats memory there is a rejection here."""
+"""Run onnxruntime in a child process: crashes, hangs and excessive memory become rejections."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from opshift.passes.runtime.ort_worker import Part
 
 
 class Worker:
-    """A child process in which onnxruntime runs. It is started when first asked, and again after it has ended."""
+    """A child process in which onnxruntime runs. It starts with the first request, and restarts after it ends."""
 
     def __init__(self) -> None:
-        """Start nothing yet."""
+        """Store the state; the process starts later."""
         self.start = (os.getpid(), 0)
-        """Which start of which process this is: what was opened in one is gone in the next."""
+        """The process id and its number of starts: models opened in an earlier start are lost."""
         self._memory: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._threads: tuple[threading.Thread, ...] = ()
@@ -41,14 +41,14 @@ class Worker:
         self._dropped: queue.SimpleQueue[tuple[int, tuple[int, int]]] = queue.SimpleQueue()
         self._fed: dict[int, tuple[int, Feeds]] = {}
         self.seconds = 0.0
-        """CPU time of all processes that were started, as far as they have answered."""
+        """The CPU time of all started processes, up to their last answers."""
         self._before = 0.0
 
     @contextlib.contextmanager
     def use(self, memory: int | None) -> Iterator[None]:
-        """Have the process to oneself, with this limit of memory; where the use is broken off, it is ended.
+        """Reserve the process, with this memory limit; if the use is interrupted, end the process.
 
-        What it would still have answered, the next one to use it would take for its own.
+        Otherwise the next user would receive its late answers.
 
         Raises:
             RejectedError: onnxruntime does not start.
@@ -74,9 +74,9 @@ class Worker:
         settings: Mapping[str, str],
         limits: Limits,
     ) -> tuple[int, list[str], float]:
-        """Open a model, and return its key, the names of its outputs, and the CPU seconds that it took.
+        """Open a model, and return its key, the names of its outputs, and the CPU seconds.
 
-        `settings` are those of the session beside the level of optimisation.
+        `settings` are session options other than the optimization level.
 
         Raises:
             RejectedError: onnxruntime does not load it.
@@ -88,10 +88,10 @@ class Worker:
     def run(
         self, key: int, batch: Sequence[Feeds], limits: Limits, *, ran: bool = False
     ) -> list[tuple[Any, ...] | RejectedError]:
-        """Return the outputs of an open model on each input, or why onnxruntime does not run it; one follows the other.
+        """Return the outputs of an open model on each input in turn, or the rejections.
 
-        After an input that ends the process comes none: the list is shorter then. So it is after many large outputs.
-        Where the model `ran` before, it has less time.
+        The list ends early after an input that crashes the process, and after many large outputs. If the model `ran`
+        before, its time limit is shorter.
         """
         done: list[tuple[Any, ...] | RejectedError] = []
         sent: collections.deque[tuple[int, int]] = collections.deque()
@@ -119,7 +119,7 @@ class Worker:
     def compute(
         self, domain: str, name: str, meaning: bytes, operands: Sequence[Any], limits: Limits
     ) -> tuple[Array, ...]:
-        """Return what the oracle of an operator makes of these operands.
+        """Return the outputs of an operator's oracle for these operands.
 
         Raises:
             RejectedError: it does not accept them, or not within the limits.
@@ -128,9 +128,9 @@ class Worker:
         return tuple(self._answer(request, limits, ran=True))
 
     def _numbered(self, feeds: Feeds) -> tuple[int | None, Feeds | None]:
-        """Return a number for large inputs, and the inputs where the child does not have them yet.
+        """Return a number for large inputs, and the inputs if the child does not have them yet.
 
-        The same inputs go to both models, with graph optimisations off and on.
+        Both models get the same inputs, with graph optimizations off and on.
         """
         if known := self._fed.get(id(feeds)):
             return known[0], None
@@ -143,15 +143,15 @@ class Worker:
             oldest = next(iter(self._fed))
             self._send("forget", self._fed.pop(oldest)[0])
         number = next(self._numbers)
-        self._fed[id(feeds)] = number, feeds  # held, so that nothing else gets its id
+        self._fed[id(feeds)] = number, feeds  # kept alive, so that its id stays unique
         return number, feeds
 
     def drop(self, key: int, start: tuple[int, int]) -> None:
-        """Release an open model before the next request: a collected session may call this at any time."""
+        """Release an open model before the next request: the garbage collector may call this at any time."""
         self._dropped.put((key, start))
 
     def stop(self) -> None:
-        """End the process. One that was forked off has none of its own, and leaves its parent's alone."""
+        """End the process. A forked process has no child of its own, and leaves its parent's alone."""
         process, self._process = self._process, None
         if process is None or self.start[0] != os.getpid():
             return
@@ -186,11 +186,11 @@ class Worker:
                 raise
             text = f"onnxruntime does not start with {memory} bytes of memory, which is less than it needs: {error}"
             raise RejectedError(text, RejectionKind.LIMIT) from error
-        start = self.seconds - self._before  # which counts for no model
+        start = self.seconds - self._before  # this time counts for no model
         self.seconds, self._before = self._before, self._before - start
 
     def _send(self, kind: str, *request: Any) -> int:
-        """Hand a request over to be sent, and return its number, which the answer has too."""
+        """Queue a request, and return its number, which the answer repeats."""
         while not self._dropped.empty():
             key, start = self._dropped.get()
             if start == self.start:
@@ -200,11 +200,11 @@ class Worker:
         return number
 
     def _answer(self, number: int | None, limits: Limits, *, ran: bool = False) -> Any:
-        """Wait for the answer to a request; raise for what is none."""
+        """Wait for the answer to a request; raise if there is none."""
         timeout = limits.seconds(ran=ran)
         try:
             reply = self._replies.get(timeout=timeout)
-            while isinstance(reply, tuple) and reply[0] not in (number, None):  # it is for one that was broken off
+            while isinstance(reply, tuple) and reply[0] not in (number, None):  # it answers an interrupted request
                 reply = self._replies.get(timeout=timeout)
         except queue.Empty:
             self.stop()
@@ -217,7 +217,7 @@ class Worker:
             try:
                 status = self._process.wait(_PATIENCE)
                 died = _death(status)
-                if number is not None and status in (1, -_SIGKILL):  # Python had no memory left, or the system
+                if number is not None and status in (1, -_SIGKILL):  # Python, or the system, was out of memory
                     why = RejectionKind.LIMIT
             except subprocess.TimeoutExpired:
                 died = "the process that runs onnxruntime returned an unreadable answer"
@@ -228,7 +228,7 @@ class Worker:
         _, outcome, value, used = reply
         self.seconds = self._before + used
         if outcome == "memory":
-            self.stop()  # onnxruntime keeps what it once had
+            self.stop()  # onnxruntime never returns memory to the system
             limit = "" if self._memory is None else f", of which it may take {self._memory} bytes"
             raise RejectedError(f"onnxruntime ran out of memory{limit}: {value}", RejectionKind.LIMIT)
         if outcome == "failed":
@@ -261,8 +261,8 @@ def _deliver(child: Child, requests: queue.SimpleQueue[tuple[Any, ...] | None], 
             pickle.dump(request, child.requests, protocol=5)
             child.requests.flush()
     except OSError:
-        pass  # it has ended, which the answer tells
-    except Exception as error:  # what cannot be pickled may raise anything
+        pass  # it has ended, which the answer reports
+    except Exception as error:  # unpicklable objects may raise any exception
         replies.put(error)
     finally:
         with contextlib.suppress(OSError):
@@ -270,12 +270,12 @@ def _deliver(child: Child, requests: queue.SimpleQueue[tuple[Any, ...] | None], 
 
 
 def _size(feeds: Feeds) -> int:
-    """Return about how many bytes inputs have."""
+    """Return the approximate size of inputs in bytes."""
     return sum(map(_bytes, feeds.values()))
 
 
 def _bytes(value: Any) -> int:
-    """Return about how many bytes a value has: an array, or a list or dict of them."""
+    """Return the approximate size in bytes of an array, or of a list or dict of arrays."""
     if isinstance(value, list | dict):
         return sum(map(_bytes, value.values() if isinstance(value, dict) else value))
     return int(getattr(value, "nbytes", 0))
@@ -286,18 +286,18 @@ def _death(status: int) -> str:
 
 
 _SIGKILL = 9
-_AHEAD = 16  # requests sent before their turn
-_IN_FLIGHT = 32 * 1024  # bytes of inputs from which on none is sent before its turn
+_AHEAD = 16  # requests sent in advance
+_IN_FLIGHT = 32 * 1024  # bytes of inputs above which nothing is sent in advance
 _HELD = 2**25  # bytes of outputs after which a batch ends early
-_LARGE = 4096  # bytes of inputs that are sent once only
-_KEPT = 64  # of which the child keeps so many
-_KEEP = 2**25  # bytes that these may have
-_STARTING = 60.0  # seconds to start in: importing does not count for any model
-_PATIENCE = 5.0  # seconds in which a process that has ended, or was killed, is gone
+_LARGE = 4096  # minimum bytes of inputs that are sent only once
+_KEPT = 64  # number of such inputs that the child keeps
+_KEEP = 2**25  # maximum bytes of these
+_STARTING = 60.0  # seconds to start: importing does not count for any model
+_PATIENCE = 5.0  # seconds to wait for a process that has ended or was killed
 
 
 def worker() -> Worker:
-    """Return the child of this process: one, used again by all that comes after. A forked process has its own."""
+    """Return the child of this process, which all callers share. A forked process has its own."""
     return _worker(os.getpid())
 
 
@@ -309,5 +309,5 @@ def _worker(process: int) -> Worker:
 
 
 def seconds() -> float:
-    """Return the CPU time of this process and of its child in which onnxruntime runs."""
+    """Return the CPU time of this process and of its onnxruntime child."""
     return time.process_time() + worker().seconds

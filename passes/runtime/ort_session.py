@@ -1,4 +1,4 @@
-"""Models opened in onnxruntime, in a child process (ort_worker.py), under limits of time and memory."""
+"""Open models in onnxruntime, in a child process (ort_worker.py) with limits on time and memory."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from opshift.passes.runtime.ort_process import worker
 from opshift.passes.runtime.ort_worker import Part
 
 _UNFIT = ("bound to different types", "of input parameter (")
-"""What onnxruntime says of types that an operator does not take: of a node, or of a body that it inlines."""
+"""onnxruntime's messages for types that an operator does not accept, in a node or in an inlined body."""
 
 
 def _fits(model: onnx.ModelProto) -> bool:
-    """Return whether onnx finds nothing wrong with the types of a model."""
+    """Return whether onnx accepts the types of a model."""
     try:
         onnx_process.infer_shapes(model, check_type=True, strict_mode=True)
     except onnx.shape_inference.InferenceError:
@@ -44,18 +44,18 @@ _UNFUSED = {"session.disable_quant_qdq": "1"}
 
 
 def _cuts_where_fused(model: onnx.ModelProto) -> bool:
-    """Return whether onnxruntime may cut sums of bytes of both signs where it fuses the floats of a QDQ model."""
+    """Return whether onnxruntime may saturate sums of bytes of both signs when it fuses a QDQ model."""
     return kernels.cuts_sums_of_bytes() and any(traits_of(node).marks_quantization for node in nodes(model))
 
 
 class Session:
-    """A model opened in onnxruntime on the CPU with one thread, graph optimisations all on or all off."""
+    """A model opened in onnxruntime on the CPU with one thread, graph optimizations all on or all off."""
 
     def __init__(self, source: Runnable, *, optimised: bool, limits: Limits = Limits()) -> None:  # noqa: B008 (frozen)
-        """Load the model, from its file where there is one.
+        """Load the model, from its file if there is one.
 
-        External data of a protobuf are read from the source's directory, through the session option that names it:
-        nothing is written there.
+        External data of a protobuf are read from the source's directory, through a session option: nothing is written
+        there.
 
         Raises:
             RejectedError: onnxruntime does not load it.
@@ -68,7 +68,7 @@ class Session:
         self._key, self._start, self._ran = -1, (0, 0), False
         self.outputs: tuple[str, ...] = ()
         self.opening = 0.0
-        """The CPU seconds that opening it took."""
+        """The CPU seconds of the opening."""
         if late := time_is_over(self._limits):
             raise late
         with self._worker.use(limits.memory):
@@ -87,7 +87,7 @@ class Session:
             if source.directory is not None:
                 folder = str(source.directory.resolve())
             elif any(map(external_data.is_external, traversal.tensors(traversal.graph_views(source.proto)))):
-                # onnxruntime would look for them in the working directory.
+                # onnxruntime would search them in the working directory.
                 raise RejectedError("the model has external data, and its folder is unknown")
         try:
             settings = _UNFUSED if self._optimised and _cuts_where_fused(source.proto) else {}
@@ -102,7 +102,7 @@ class Session:
         self.outputs = tuple(outputs)
 
     def run(self, feeds: Feeds) -> tuple[Any, ...]:
-        """Return the outputs in the model's order: arrays, or for sequences and maps lists and dicts of them.
+        """Return the outputs in the model's order: arrays, or lists and dicts of them for sequences and maps.
 
         Raises:
             RejectedError: onnxruntime does not run the model on these inputs.
@@ -113,10 +113,10 @@ class Session:
         return outputs
 
     def run_all(self, batch: Sequence[Feeds]) -> list[tuple[Any, ...] | RejectedError]:
-        """Return for each input what `run` would, or the error that it would raise, in less time.
+        """Return, for each input, the result or the error of `run`; faster than single calls.
 
-        After an input that ends the process, or has it ended, come no others: the list is shorter then. It ends too
-        after outputs that are large all together.
+        The list ends early after an input that crashes the process or exceeds a limit, and after outputs of a large
+        total size.
         """
         if late := time_is_over(self._limits):
             return [late]
@@ -129,18 +129,18 @@ class Session:
         return done
 
     def close(self) -> None:
-        """Release it; it is opened again where it runs again."""
+        """Release the session; the next run opens it again."""
         self._worker.drop(self._key, self._start)
         self._start = (0, 0)
 
     def __del__(self) -> None:
-        """Release it."""
+        """Release the session."""
         if getattr(self, "_key", -1) >= 0:
             self.close()
 
 
 def _handed(model: onnx.ModelProto) -> bytes | list[Part]:
-    """Return a model as the child takes it: weights that stayed in a file are read there, and not here.
+    """Return a model in the child's format: the child reads the weights that stayed in a file.
 
     Raises:
         InvalidModelError: that file was changed since it was read.
@@ -159,15 +159,15 @@ def _handed(model: onnx.ModelProto) -> bytes | list[Part]:
 
 
 class Runner:
-    """A model that runs with graph optimisations off or on; each way is opened when it is first asked for.
+    """A model that runs with graph optimizations off or on; each session is opened on first use.
 
-    `lean` keeps one of the two open at a time, for models whose weights fill the memory.
+    `lean` keeps only one of the two open, for models whose weights fill the memory.
     """
 
     modes = (False, True)
 
     def __init__(self, source: Runnable, limits: Limits = Limits(), *, lean: bool = False) -> None:  # noqa: B008 (frozen)
-        """Keep the source; nothing is opened yet."""
+        """Store the source; nothing is opened yet."""
         self.name = name()
         self._source = source
         self._limits = limits
@@ -195,7 +195,7 @@ class Runner:
         return self.open(optimised).run(feeds)
 
     def run_all(self, batch: Sequence[Feeds], optimised: bool) -> list[tuple[Any, ...] | RejectedError]:
-        """Return for each input what `run` would, or the error that it would raise; see `Session.run_all`.
+        """Return, for each input, the result or the error of `run`; see `Session.run_all`.
 
         Raises:
             RejectedError: onnxruntime does not load the model.
@@ -203,7 +203,7 @@ class Runner:
         return self.open(optimised).run_all(batch)
 
     def close(self) -> None:
-        """Release what is open; it is opened again when it is asked for."""
+        """Release the open sessions; the next use opens them again."""
         for session in self._opened.values():
             session.close()
         self._opened.clear()

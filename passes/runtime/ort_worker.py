@@ -1,4 +1,4 @@
-"""The program of the child process in which onnxruntime runs: a crash there does not kill opshift.
+"""Run onnxruntime in a child process, as its main program: a crash there does not kill opshift.
 
 It answers one pickled request after the other, from its standard input to its standard output, until that is closed;
 an answer has the number of its request, and the CPU time that the process has used so far. Both ends are opshift; no
@@ -31,13 +31,13 @@ from opshift.passes.runtime.child import channel
 Array = npt.NDArray[Any]
 
 Part = bytes | tuple[str, int, int]
-"""Bytes of a model, or the file that has them, where they begin there, and how many they are."""
+"""Bytes of a model, or a range of a file: the file, its offset and length."""
 
 _CHUNK = 1 << 24
 
-# numpy has no such types of its own. They cross into onnxruntime as bytes, of which the narrow ones share one:
+# numpy does not have these types. They are passed to onnxruntime as bytes, which several narrow elements share:
 # TensorProto: "the first element is stored in the least significant bits".
-CARRIED: dict[int, tuple[np.dtype[Any], int]] = {
+PACKED_TYPES: dict[int, tuple[np.dtype[Any], int]] = {
     16: (np.dtype(ml_dtypes.bfloat16), 16),
     17: (np.dtype(ml_dtypes.float8_e4m3fn), 8),
     18: (np.dtype(ml_dtypes.float8_e4m3fnuz), 8),
@@ -50,9 +50,9 @@ CARRIED: dict[int, tuple[np.dtype[Any], int]] = {
     25: (np.dtype(ml_dtypes.uint2), 2),
     26: (np.dtype(ml_dtypes.int2), 2),
 }
-"""By the number of the element type in TensorProto: the dtype, and the bits that an element has in onnxruntime."""
+"""The dtype and the bits per element in onnxruntime, by the number of the element type in TensorProto."""
 
-_BY_DTYPE = {dtype: (element_type, bits) for element_type, (dtype, bits) in CARRIED.items()}
+_BY_DTYPE = {dtype: (element_type, bits) for element_type, (dtype, bits) in PACKED_TYPES.items()}
 _NATIVE = frozenset(
     f"tensor({name})"
     for name in (
@@ -63,7 +63,7 @@ _NATIVE = frozenset(
 
 
 class _Model:
-    """A session with one thread, graph optimisations all on or all off."""
+    """A session with one thread, graph optimizations all on or all off."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class _Model:
         results: int | None = None,
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        import onnxruntime  # once the limits are set
+        import onnxruntime  # after the limits are set
 
         self._ort = onnxruntime
         self.results = results
@@ -83,7 +83,7 @@ class _Model:
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 4
-        # By default a product with weights of 4 or 8 bits may round what it is multiplied with to 8 bits as well.
+        # By default, a product with weights of 4 or 8 bits may round the other factor to 8 bits as well.
         options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
         for name, value in settings.items():
             options.add_session_config_entry(name, value)
@@ -92,29 +92,29 @@ class _Model:
         given = _joined(model) if isinstance(model, list) else model
         self._session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
         values = (*self._session.get_inputs(), *self._session.get_outputs())
-        self._carried = any(value.type.startswith("tensor(") and value.type not in _NATIVE for value in values)
+        self._packs = any(value.type.startswith("tensor(") and value.type not in _NATIVE for value in values)
         self.outputs = [value.name for value in self._session.get_outputs()]
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
         """Return the outputs: arrays, lists and dicts of them, None for an absent optional."""
-        if not self._carried:
+        if not self._packs:
             return list(self._session.run(None, dict(feeds)))
         values, kept = {}, []
         for name, value in feeds.items():
-            carrier = _carrier(np.asarray(value))
-            kept.append(carrier)
-            values[name] = self._to_ort(np.asarray(value), carrier)
+            storage = _packed_array(np.asarray(value))
+            kept.append(storage)
+            values[name] = self._to_ort(np.asarray(value), storage)
         return [_from_ort(value) for value in self._session.run_with_ort_values(None, values)]
 
-    def _to_ort(self, array: Array, carrier: Array) -> Any:
+    def _to_ort(self, array: Array, storage: Array) -> Any:
         make = self._ort.OrtValue
         if array.dtype not in _BY_DTYPE:
             return make.ortvalue_from_numpy(array)
-        return make.ortvalue_from_numpy_with_onnx_type(carrier, _BY_DTYPE[array.dtype][0])
+        return make.ortvalue_from_numpy_with_onnx_type(storage, _BY_DTYPE[array.dtype][0])
 
 
 def _joined(parts: list[Part]) -> bytes:
-    """Return the bytes of a model that comes in parts."""
+    """Return the bytes of a model from its parts."""
     whole = io.BytesIO()
     for part in parts:
         if isinstance(part, bytes):
@@ -132,8 +132,8 @@ def _joined(parts: list[Part]) -> bytes:
     return whole.getvalue()
 
 
-def _carrier(array: Array) -> Array:
-    """Return an array of unsigned integers of the same shape, whose first bytes hold the elements as packed."""
+def _packed_array(array: Array) -> Array:
+    """Return an array of unsigned integers of the same shape, whose first bytes hold the packed elements."""
     if array.dtype not in _BY_DTYPE:
         return array
     bits = _BY_DTYPE[array.dtype][1]
@@ -145,19 +145,19 @@ def _carrier(array: Array) -> Array:
     flat = np.concatenate([flat, np.zeros(-len(flat) % per_byte, np.uint8)]).reshape(-1, per_byte)
     shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(bits)
     packed = np.bitwise_or.reduce(flat << shifts, axis=1)
-    carrier = np.zeros(array.shape, np.uint8)
-    carrier.reshape(-1)[: len(packed)] = packed
-    return carrier
+    storage = np.zeros(array.shape, np.uint8)
+    storage.reshape(-1)[: len(packed)] = packed
+    return storage
 
 
 def _from_ort(value: Any) -> Any:
-    """Return the values of an OrtValue; those of the carried types, which OrtValue.numpy does not know, from memory."""
+    """Return the values of an OrtValue; types that OrtValue.numpy does not support are read from memory."""
     if not value.is_tensor():
         raise ValueError("sequences, maps and optionals beside tensors of types foreign to numpy cannot be read")
     element_type = value.element_type()
-    if element_type not in CARRIED:
+    if element_type not in PACKED_TYPES:
         return np.asarray(value.numpy())
-    dtype, bits = CARRIED[element_type]
+    dtype, bits = PACKED_TYPES[element_type]
     shape = tuple(value.shape())
     size = value.tensor_size_in_bytes()
     raw = np.frombuffer(ctypes.string_at(value.data_ptr(), size) if size else b"", np.uint8)
@@ -172,7 +172,7 @@ def _from_ort(value: Any) -> Any:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first line of an error of onnxruntime, without its codes and source locations."""
+    """Return the first line of an onnxruntime error, without codes and source locations."""
     line = next(iter(str(error).strip().splitlines()), type(error).__name__)
     line = re.sub(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", line)
     line = re.sub(r"/onnxruntime_src/\S+ .*?\) (const )?", "", line)
@@ -186,31 +186,33 @@ _NOT_IMPLEMENTED = (
     "operator does not support double yet",
     "Dilation not supported for AutoPadType",
 )
-"""What onnxruntime 1.32.0 says, with an exception of another name, where a kernel lacks a type: ConstantOfShape,
-what stands in a body that it inlines (SoftmaxCrossEntropyLoss of bfloat16), or GRU and LSTM, once they run. So do Conv
-and ConvInteger that choose pads beside dilations."""
+"""The messages of onnxruntime 1.32.0, under another exception, for a kernel without a type.
+
+Examples are ConstantOfShape, nodes of an inlined body (SoftmaxCrossEntropyLoss of bfloat16), and GRU and LSTM at run
+time. Conv and ConvInteger that choose pads with dilations have such messages, too.
+"""
 _MISSING = ("NotImplemented", "NotImplementedError")
-"""The exceptions of onnxruntime, and of an oracle, for what they do not compute."""
+"""The exceptions of onnxruntime, and of an oracle, for unsupported computations."""
 _OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation", "Unable to allocate")
 
 
 class _LargeError(Exception):
-    """The outputs of a run are more than may be sent."""
+    """The outputs of a run are too large to send."""
 
 
 class _FailedError(Exception):
-    """An oracle has a fault of its own."""
+    """An oracle failed because of a bug."""
 
 
 def _bytes(value: Any) -> int:
-    """Return about how many bytes an output has; a sequence and a map hold several arrays."""
+    """Return the approximate size of an output in bytes; sequences and maps hold several arrays."""
     if isinstance(value, list | dict):
         return sum(map(_bytes, value.values() if isinstance(value, dict) else value))
     return int(getattr(value, "nbytes", 0))
 
 
 def _answer(kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model], kept: dict[int, Any]) -> Any:
-    """Do what is asked: `open`, or `run` on inputs that are kept by their number if they have one."""
+    """Execute a request: `open`, or `run` on inputs that are cached if they have a number."""
     if kind == "unread":
         raise MemoryError("a request is too large")
     if kind == "open":
@@ -234,18 +236,18 @@ def _check_size(outputs: Sequence[Any], most: int | None) -> None:
 
 
 def _computed(domain: str, name: str, meaning: bytes, arrays: Sequence[Any], most: int | None) -> tuple[Array, ...]:
-    """Return what an operator's oracle makes of these operands.
+    """Return the outputs of an operator's oracle for these operands.
 
-    Errors that are not about the operands are _FailedError.
+    Errors that do not concern the operands become _FailedError.
     """
-    from opshift.opsets.registry.operator import operator_for  # which imports onnx
+    from opshift.opsets.registry.operator import operator_for  # this imports onnx
 
     operator = operator_for(domain, name)
     assert operator is not None
     try:
         with np.errstate(all="ignore"):
             found = operator.oracle(pickle.loads(meaning), *arrays)
-    except KeyError as error:  # of a table of element types
+    except KeyError as error:  # from a table of element types
         raise NotImplementedError(f"the oracle of {name} computes no values of type {error}") from error
     except (ArithmeticError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
@@ -264,7 +266,7 @@ def _replied(
     """Return `done` with the answer; or `memory`, `large`, `missing kernel`, `failed` or `rejected` with the reason."""
     try:
         return "done", _answer(kind, key, rest, models, kept)
-    except Exception as error:  # onnxruntime's exceptions share no base class but Exception
+    except Exception as error:  # onnxruntime's exceptions have no common base class except Exception
         reason = _reason(error)
         if isinstance(error, _LargeError):
             return "large", reason
@@ -277,7 +279,7 @@ def _replied(
 
 
 def _packed(number: int | None, outcome: str, value: Any) -> bytes:
-    """Return an answer as it is sent, with the CPU seconds of this process so far; or that it has no memory for it."""
+    """Return an encoded answer with the CPU seconds of this process so far, or a report that memory is exhausted."""
     try:
         return pickle.dumps((number, outcome, value, time.process_time()), protocol=5)
     except MemoryError as error:
@@ -285,19 +287,19 @@ def _packed(number: int | None, outcome: str, value: Any) -> bytes:
 
 
 def _take(stream: BinaryIO, requests: queue.SimpleQueue[tuple[Any, ...]]) -> None:
-    """Take requests as they come; end the process, whatever it computes, once nobody is left to ask."""
+    """Read requests into a queue; exit the process, even during a computation, when the parent closes the pipe."""
     while True:
         try:
             requests.put(pickle.load(stream))
         except MemoryError:
             requests.put((None, "unread", 0))
             return  # in the middle of a request
-        except Exception:  # what was broken off in the middle raises anything
+        except Exception:  # an incomplete request may raise any exception
             os._exit(0)
 
 
 def _watch(parent: int) -> None:
-    """End the process when its parent has ended, although one that was forked off there holds the pipe open.
+    """Exit when the parent has ended, even if a fork of the parent still holds the pipe open.
 
     Windows, where getppid never changes, has no fork.
     """

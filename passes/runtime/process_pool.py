@@ -1,7 +1,7 @@
-"""An executor that survives crashes of its child processes: a crash fails one call, and no other.
+"""Provide an executor that survives crashes of its child processes: a crash fails only one call.
 
-`concurrent.futures.ProcessPoolExecutor` gives up all that waits when one of its processes dies, and imports the main
-module of the program once more in each, which then needs a guard.
+`concurrent.futures.ProcessPoolExecutor` fails all waiting calls when a process dies, and imports the program's main
+module again in each process, which then needs a guard.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import Any, BinaryIO
 from opshift.passes.runtime.child import Child, channel, how_it_ended
 
 PATIENCE = 10.0
-"""Seconds in which a process that is asked to end removes its temporary files; then it is killed."""
+"""The seconds in which a process may remove its temporary files after a request to end; then it is killed."""
 
 
 class ProcessDiedError(Exception):
-    """The process of a call ended before it answered; the text says how."""
+    """The process of a call ended before it answered; the text has the reason."""
 
 
 class Processes(Executor):
-    """Runs calls of importable functions in so many processes, each started when it is first needed.
+    """Runs calls of importable functions in `count` processes, each started when it is first needed.
 
-    A call whose process dies raises ProcessDiedError; the next one has a new process.
+    A call whose process dies raises ProcessDiedError; the next call gets a new process.
     """
 
     def __init__(self, count: int) -> None:
-        """Start nothing yet."""
+        """Store the number of processes; nothing is started yet."""
         self._threads = ThreadPoolExecutor(count, "opshift")
         self._here = threading.local()
         self._lock = threading.Lock()
@@ -41,17 +41,17 @@ class Processes(Executor):
         self._stopped = False
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        """Have a process make the call."""
+        """Run a call in a process."""
         return self._threads.submit(self._ask, (call, arguments, named))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Make the calls that wait, unless they are cancelled, then end the processes."""
+        """Run the waiting calls, unless they are cancelled, then end the processes."""
         self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
         if wait:
             self.stop()
 
     def stop(self) -> None:
-        """End the processes, whatever they do; each may first remove what it has written in part."""
+        """End the processes, even during a call; each may first remove its partial files."""
         with self._lock:
             self._stopped = True
             children = list(self._children)
@@ -87,7 +87,7 @@ class _Child:
         self._child = Child("runtime.process_pool", environment=os.environ)
 
     def ask(self, request: tuple[Any, ...]) -> Any:
-        data = pickle.dumps(request, protocol=5)  # before anything is sent: what cannot be pickled ends no process
+        data = pickle.dumps(request, protocol=5)  # before anything is sent, so that an unpicklable call ends no process
         try:
             self._child.requests.write(data)
             self._child.requests.flush()
@@ -134,16 +134,16 @@ def main(mark: bytes) -> None:
 
 
 def _leave(*_: object) -> None:
-    """End as an exception does, so that temporary files are removed."""
+    """Exit as an exception does, so that temporary files are removed."""
     raise SystemExit(1)
 
 
 def _take(stream: BinaryIO, requests: queue.SimpleQueue[tuple[Any, ...] | None]) -> None:
-    """Take calls as they come; have the process end, whatever it computes, once nobody is left to ask."""
+    """Read calls into a queue; exit the process, even during a computation, when the parent closes the pipe."""
     while True:
         try:
             requests.put(pickle.load(stream))
-        except Exception:  # what was broken off in the middle raises anything
+        except Exception:  # an incomplete call may raise any exception
             requests.put(None)
             os.kill(os.getpid(), signal.SIGTERM)
             return

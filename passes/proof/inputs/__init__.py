@@ -1,1 +1,1 @@
-"""Inputs for verification: shapes and values."""
+"""Generate inputs for verification: shapes and values."""

@@ -1,7 +1,8 @@
-"""Data flow from the inputs of a model: which values become indices, counts, or operands of roots and comparisons.
+"""Analyze data flow from a model's inputs: find indices, counts, and operands of roots and comparisons.
 
-Followed backwards, from the operators that read a value to the graph inputs that it comes from: through operators that
-only move or cast elements everything is passed on, through arithmetic with a constant what can be solved for.
+The analysis goes backwards, from the operators that read a value to the graph inputs that it comes from. Operators that
+only move or cast elements pass on every usage; arithmetic with a constant passes on usages that can be solved for the
+input.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from opshift.passes.proof.inputs.input_specs import schema
 
 @dataclass(frozen=True)
 class AxisLength:
-    """A length that the shapes of the inputs tell: of an axis of a graph input."""
+    """A length that follows from the input shapes: of an axis of a graph input."""
 
     input: str
     axis: int
@@ -40,7 +41,7 @@ class AxisLength:
 
 @dataclass(frozen=True)
 class DrawnLength:
-    """A length that the inputs tell: the one element of a graph input."""
+    """A length that follows from the input values: the only element of a graph input."""
 
     input: str
 
@@ -50,14 +51,14 @@ Length = int | AxisLength | DrawnLength | None
 
 @dataclass(frozen=True)
 class Lookup:
-    """Values that are indices.
+    """The usage of values as indices.
 
     Attributes:
-        lengths: those of the axes that they index: one, or one for each element of an index' last axis.
-        beyond: indices outside are defined too.
-        negative: negative indices are defined, and count from the end.
+        lengths: the lengths of the indexed axes: one, or one for each element of an index's last axis.
+        beyond: whether indices outside are defined too.
+        negative: whether negative indices are defined, and count from the end.
         offset: a constant that is added to the values first.
-        ignored: values outside that are defined, such as labels that a loss ignores.
+        ignored: defined values outside, such as labels that a loss ignores.
     """
 
     lengths: tuple[Length, ...]
@@ -69,7 +70,7 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Number:
-    """A constant that values, or with `summed` the sum of many of them, are compared with."""
+    """A constant that is compared with values, or with `summed` with the sum of many of them."""
 
     value: float | str
     summed: bool = False
@@ -100,7 +101,7 @@ class InputUsage:
     overlaps: tuple[float, ...] = ()
 
     def __or__(self, other: InputUsage) -> InputUsage:
-        """Return what becomes of a value that is used in both ways; of many numbers the first are kept."""
+        """Return the union of two usages of a value; of many numbers the first are kept."""
         if other == NOTHING or self == other:
             return self
         if self == NOTHING:
@@ -117,8 +118,8 @@ class InputUsage:
         )
 
 
-_KEPT = 24  # constants of one node
-_MOST = 64  # of all nodes that an input reaches
+_KEPT = 24  # maximum number of constants of one node
+_MOST = 64  # maximum for all nodes that an input reaches
 
 
 def _joined(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -135,7 +136,7 @@ COUNT = InputUsage(counts=True)
 PLACE = InputUsage(places=True)
 
 
-# --- what operators do with their inputs ----------------------------------------------------------------------------
+# --- usages of inputs by operators ----------------------------------------------------------------------------------
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
@@ -143,7 +144,7 @@ def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
 
 
 def _lookup(rule: AlongAxis | Coordinates | Below, node: onnx.NodeProto, view: ModelSummary) -> Lookup:
-    """Return what the indices that a node reads are indices of."""
+    """Return the usage of a node's input as indices."""
     if isinstance(rule, Below):
         return _below(node.input[rule.limit], view)
     if isinstance(rule, Coordinates):
@@ -172,7 +173,7 @@ def _below(limit: str, view: ModelSummary) -> Lookup:
 
 
 def _length(view: ModelSummary, name: str, axis: int) -> Length:
-    """Return how long an axis of a value is."""
+    """Return the length of a value's axis."""
     dims = view.shapes.get(name)
     if dims is not None and -len(dims) <= axis < len(dims):
         dim = dims[axis]
@@ -183,7 +184,7 @@ def _length(view: ModelSummary, name: str, axis: int) -> Length:
 
 
 def _own(node: onnx.NodeProto, view: ModelSummary, index: int) -> InputUsage:
-    """Return what a node itself does with one of its inputs."""
+    """Return a node's own usage of one of its inputs."""
     own = traits_of(node)
     if node.op_type in view.functions or index in own.counts:
         return COUNT
@@ -211,7 +212,7 @@ def _own(node: onnx.NodeProto, view: ModelSummary, index: int) -> InputUsage:
 
 
 def _listed(node: onnx.NodeProto) -> tuple[Number, ...]:
-    """Return the keys and categories that a node has as attributes, and strings made for its pattern or delimiter."""
+    """Return a node's keys and categories from attributes, and strings generated for its pattern or delimiter."""
     listed = (attribute for attribute in node.attribute if attribute.name.split("_")[0] in _KEYS)
     found = [item for attribute in listed for item in _some_values(attribute)]
     match traits_of(node).strings:
@@ -239,7 +240,7 @@ def _some_values(attribute: onnx.AttributeProto) -> Sequence[Any]:
 
 
 def _compared(node: onnx.NodeProto, view: ModelSummary, index: int) -> tuple[Number, ...]:
-    """Return the constants among the other inputs of a node, and those that it has as attributes."""
+    """Return the constants that a node's input is compared with, from other inputs and attributes."""
     others = (view.constant(name) for at, name in enumerate(node.input) if at != index)
     found = [item for array in others if array is not None for item in _items(array)]
     found += [_attribute(node, name, None) for name in traits_of(node).bounds]
@@ -247,7 +248,7 @@ def _compared(node: onnx.NodeProto, view: ModelSummary, index: int) -> tuple[Num
 
 
 def _elements(node: onnx.NodeProto, view: ModelSummary, index: int | None) -> list[Any]:
-    """Return the elements of an input that is constant."""
+    """Return the elements of a constant input."""
     array = view.constant(node.input[index]) if index is not None and index < len(node.input) else None
     return [] if array is None else _items(array)
 
@@ -263,7 +264,7 @@ def _numbers(items: Iterable[Any]) -> tuple[Number, ...]:
 
 @functools.cache
 def _positions(domain: str, operator: str, version: int, count: int) -> frozenset[int]:
-    """Return which inputs the schema types as int32 or int64 and nothing else: axes, positions, counts."""
+    """Return the inputs that the schema restricts to int32 or int64: axes, positions, counts."""
     found = schema(domain, operator, version)
     if found is None or not found.inputs:
         return frozenset()
@@ -272,11 +273,11 @@ def _positions(domain: str, operator: str, version: int, count: int) -> frozense
     return frozenset(index for index in range(count) if set(found.inputs[min(index, last)].types) <= kinds)
 
 
-# --- what passes through operators ----------------------------------------------------------------------------------
+# --- usages passed through operators --------------------------------------------------------------------------------
 
 
 def _passed(node: onnx.NodeProto, view: ModelSummary, index: int, wanted: InputUsage) -> InputUsage:
-    """Return what becomes of one of the inputs of a node, given what becomes of its outputs."""
+    """Return the usage of one of a node's inputs, given the usages of its outputs."""
     own = traits_of(node)
     if wanted == NOTHING or own.flow is Flow.DROPPED:
         return NOTHING
@@ -319,7 +320,7 @@ def _rows(lookups: Iterable[Lookup]) -> Iterator[Interval]:
 
 
 def _inverted(inverse: Callable[[float], Sequence[float]], numbers: Iterable[Number]) -> tuple[Number, ...]:
-    """Return the numbers of which a function returns these."""
+    """Return the arguments for which a function returns these numbers."""
     found = []
     for one in numbers:
         with contextlib.suppress(ArithmeticError, ValueError):
@@ -328,12 +329,12 @@ def _inverted(inverse: Callable[[float], Sequence[float]], numbers: Iterable[Num
 
 
 def _shifted(node: onnx.NodeProto, view: ModelSummary, index: int, wanted: InputUsage) -> tuple[Lookup, ...]:
-    """Return the lookups of an index that a constant is added to, or that is clamped, as those of its input."""
+    """Return the lookups of an index's source, if a constant is added to it or it is clamped."""
     if not wanted.lookups or wanted.counts:
         return ()
     own = traits_of(node)
     if index in own.clamped:
-        # What is clamped is defined wherever it is; which side is clamped the numbers tell.
+        # A clamped index is always defined; the numbers show which side is clamped.
         return tuple(dataclasses.replace(one, beyond=True, negative=True) for one in wanted.lookups)
     subtracts = own.arithmetic is Arithmetic.SUBTRACT and index == 0
     if not (subtracts or own.arithmetic is Arithmetic.ADD) or len(node.input) != 2:
@@ -350,7 +351,7 @@ def _bounds_of(node: onnx.NodeProto, view: ModelSummary, index: int) -> tuple[Nu
 
 
 def _solved(node: onnx.NodeProto, view: ModelSummary, index: int) -> Callable[[float], float] | None:
-    """Return what gives the input that an output of a node comes from, for arithmetic with one constant."""
+    """Return the inverse of arithmetic with one constant, which maps a node's output to its input."""
     operation = traits_of(node).arithmetic
     if operation is Arithmetic.NEGATE:
         return lambda value: -value
@@ -372,14 +373,14 @@ def _solved(node: onnx.NodeProto, view: ModelSummary, index: int) -> Callable[[f
 
 
 def _image(solved: Callable[[float], float], interval: Interval) -> Interval:
-    """Return the interval of the inputs for one of outputs."""
+    """Return the interval of inputs for an interval of outputs."""
     low, high = sorted((solved(interval.low), solved(interval.high)))
     if not interval.zero and interval.low == -math.inf and interval.high == math.inf:
-        return Interval()  # where the hole is now is not kept
+        return Interval()  # the transformed gap is not tracked
     return Interval(low, high, zero=interval.zero or low < 0 < high)
 
 
-# --- the graphs -----------------------------------------------------------------------------------------------------
+# --- graphs ---------------------------------------------------------------------------------------------------------
 
 _Wanted = dict[str, InputUsage]
 
@@ -390,7 +391,7 @@ def _add(found: _Wanted, name: str, use: InputUsage) -> None:
 
 
 def _followed(graph: onnx.GraphProto, view: ModelSummary, wanted: Iterable[InputUsage]) -> _Wanted:
-    """Return what becomes of the values of a graph and of those around it, given what becomes of its outputs."""
+    """Return the usages of the values of a graph and its outer graphs, given the usages of its outputs."""
     found: _Wanted = {}
     for value, use in zip(graph.output, wanted, strict=False):
         _add(found, value.name, use)
@@ -421,9 +422,9 @@ def _followed(graph: onnx.GraphProto, view: ModelSummary, wanted: Iterable[Input
 def _body(
     node: onnx.NodeProto, body: onnx.GraphProto, view: ModelSummary, outputs: Sequence[InputUsage]
 ) -> tuple[_Wanted, list[InputUsage]]:
-    """Return what becomes of the values in a body, and of the inputs of its node that are its inputs.
+    """Return the usages of the values in a body, and of its node's corresponding inputs.
 
-    What a Loop or a Scan carries goes round: what becomes of a carried value becomes of the one that it is made from.
+    Loop-carried values are cyclic: the usages of a carried value also apply to its source in the previous iteration.
     """
     loop = traits_of(node).iteration
     first, entry = (loop.outputs, loop.inputs) if loop else (0, 0)
@@ -441,22 +442,22 @@ def _body(
             break
         wanted = again
     for at in range(min(carried, len(outputs))):
-        formal[entry + at] |= outputs[at]  # a Loop that runs zero times
+        formal[entry + at] |= outputs[at]  # a Loop may run zero times
     return found, formal
 
 
 def input_usages(model: onnx.ModelProto | ModelSummary) -> dict[str, InputUsage]:
-    """Return what becomes of each graph input; those of which nothing is known are left out."""
+    """Return the usage of each graph input; inputs without known usages are omitted."""
     view = model if isinstance(model, ModelSummary) else summary(model)
     found = _followed(view.graph, view, ())
     return {name: found[name] for name in view.inputs if name in found}
 
 
 def position_inputs(model: onnx.ModelProto | ModelSummary) -> frozenset[str]:
-    """Return the names of the graph inputs whose values reach a size, a count, a position or an index.
+    """Return the names of the graph inputs whose values determine a size, a count, a position or an index.
 
-    Fed with anything but small numbers ConstantOfShape([2^33]) would take all memory, and a Loop whose condition sees
-    an infinity may never end. `Shape` and `Size` pass no values on.
+    They need small numbers: ConstantOfShape([2^33]) would take all memory, and a Loop whose condition reads an infinity
+    may never end. `Shape` and `Size` do not pass on values.
     """
     return frozenset(
         name
@@ -467,7 +468,7 @@ def position_inputs(model: onnx.ModelProto | ModelSummary) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class AdversarialNode:
-    """An operator's own say on the inputs of one node: on graph inputs, beside constants that stay as they are.
+    """A node whose operator defines adversarial values for its graph inputs, given its constant inputs.
 
     `inputs` are the graph inputs by operand, `constants` read-only arrays by operand.
     """
@@ -492,7 +493,7 @@ class AdversarialNode:
 
 
 def adversarial_nodes(view: ModelSummary) -> tuple[AdversarialNode, ...]:
-    """Return what operators say on nodes of the main graph that read nothing but graph inputs and small constants."""
+    """Return the main-graph nodes with such operators that read only graph inputs and small constants."""
     found = []
     for node in view.graph.node:
         domain = default_domain(node.domain)
@@ -514,9 +515,9 @@ def adversarial_nodes(view: ModelSummary) -> tuple[AdversarialNode, ...]:
 
 @dataclass(frozen=True)
 class ShapeInput:
-    """A graph input that is the shape that a value is reshaped to, or all of that shape but for known sizes.
+    """A graph input that is the target shape of a Reshape, or the part of it besides known sizes.
 
-    `elements` are the lengths of the axes of what is reshaped, and `others` is what the known sizes multiply up to.
+    `elements` are the axis lengths of the reshaped value, and `others` is the product of the known sizes.
     """
 
     input: str
@@ -525,7 +526,7 @@ class ShapeInput:
 
 
 def shape_inputs(view: ModelSummary) -> tuple[ShapeInput, ...]:
-    """Return which inputs of the main graph must multiply up to the number of elements of a value."""
+    """Return the main graph's inputs whose product must equal the number of elements of a value."""
     makers = {name: node for node in view.graph.node for name in node.output}
     found = []
     for node in view.graph.node:
@@ -541,7 +542,7 @@ def shape_inputs(view: ModelSummary) -> tuple[ShapeInput, ...]:
 
 
 def _parts(view: ModelSummary, makers: Mapping[str, onnx.NodeProto], name: str) -> Iterator[int | str]:
-    """Yield what a shape is put together from: sizes, names of graph inputs, and an empty name for anything else."""
+    """Yield the parts of a shape: sizes, names of graph inputs, and an empty name for other parts."""
     known = view.constant(name)
     origin = view.origin(name)
     if known is not None and known.dtype.kind in "iu":
@@ -556,9 +557,9 @@ def _parts(view: ModelSummary, makers: Mapping[str, onnx.NodeProto], name: str) 
 
 
 def divides(model: onnx.ModelProto) -> bool:
-    """Return whether a model divides by something that is not constant.
+    """Return whether a model divides by a value that is not constant.
 
-    onnxruntime's Div and Mod of the least integer by -1 end the process (SIGFPE), so such a model never gets it.
+    onnxruntime's Div and Mod of the least integer by -1 crash the process (SIGFPE), so such a model never gets it.
     """
     found = [node for graph in graphs(model) for node in graph.node]
     constants = {tensor.name for tensor in model.graph.initializer}

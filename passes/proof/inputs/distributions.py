@@ -1,4 +1,4 @@
-"""Value distributions: the palettes that inputs are drawn from, and the sampling modes."""
+"""Define value distributions: palettes of values, and sampling modes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Rng = np.random.Generator
 _WORDS = (0, 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1, 2**32)
 _WIDE = (*_WORDS, 127, 128, 255, 256, 2**15, 2**16, 2**24, 2**24 + 1, 2**33, 2**33 + 2**31, 2**53, 2**53 + 1, 2**63)
 SMALL, COUNTED = 16, 256
-"""What a size may be compared with, and be fed; the same of one that is the only one."""
+"""The maximum number that a size may be compared with and be fed; the same for the only size of a model."""
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """Which values may be fed.
+    """The values that may be fed.
 
-    `nan`, `infinite` and `least`: NaN, the infinities, the least integer of a type; `whole` puts the plain values
-    first, that a whole model accepts.
+    `nan`, `infinite` and `least` permit NaN, the infinities, and the least integer of a type; `whole` puts the plain
+    values first, which a whole model accepts.
     """
 
     nan: bool = True
@@ -45,18 +45,18 @@ class Distribution:
     mode: str = "each"
 
     def of_round(self, number: int) -> Distribution:
-        """Return the distribution in a further round of all: of sums another one, so that a few rounds have each."""
+        """Return the distribution for a further round; sums vary, so that a few rounds have each of them."""
         return self if self.mode != "sum" else replace(self, palette=np.roll(self.palette, -number)[:1])
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
-    """Return whether a dtype is an integer, those of ml_dtypes included."""
+    """Return whether a dtype is an integer, including those of ml_dtypes."""
     return limits(dtype) is not None
 
 
 @functools.cache
 def limits(dtype: np.dtype[Any]) -> tuple[int, int] | None:
-    """Return the least and the largest integer of a dtype; None where it is no integer."""
+    """Return the least and the largest integer of a dtype; None for other dtypes."""
     try:
         info = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
     except ValueError:
@@ -65,7 +65,7 @@ def limits(dtype: np.dtype[Any]) -> tuple[int, int] | None:
 
 
 def palette(dtype: np.dtype[Any], values: Iterable[Any], allowed: Allowed) -> Array:
-    """Return the values that the type holds and that are allowed, in order; never empty."""
+    """Return the permitted values that the type can hold, in order; never empty."""
     if dtype == np.object_:
         words = list(values)
         kept: Array = np.empty(len(words), dtype)
@@ -81,7 +81,7 @@ def palette(dtype: np.dtype[Any], values: Iterable[Any], allowed: Allowed) -> Ar
     with np.errstate(over="ignore"):
         array = given.astype(dtype)
     wide = array.astype(np.float64)
-    lost = np.isnan(wide) & ~np.isnan(given)  # what the type has no value for
+    lost = np.isnan(wide) & ~np.isnan(given)  # values that the type cannot hold
     kept = array[~lost & (allowed.nan | ~np.isnan(wide)) & (allowed.infinite | ~np.isinf(wide))]
     if kept.size:
         return kept
@@ -97,7 +97,7 @@ def value_distributions(
     intervals: tuple[Interval, ...] = (),
     numbers: tuple[Number, ...] = (),
 ) -> tuple[Distribution, ...]:
-    """Return the distributions for an element type and the data flow, those with small counterexamples first."""
+    """Return the distributions for an element type and the data flow; small counterexamples come first."""
     if dtype.kind == "c":
         real = np.dtype(np.float32 if dtype == np.complex64 else np.float64)
         return tuple(_complex(distribution, dtype) for distribution in value_distributions(real, small, allowed))
@@ -105,7 +105,7 @@ def value_distributions(
     own = (*_compared(dtype, small, allowed, numbers), *(() if small else _inside(dtype, allowed, intervals)))
     if dtype == np.object_:
         return (*own, *common)
-    # Of the many distributions of a whole model these come twice: they are what takes its other branches.
+    # A whole model has many distributions; these, which take its other branches, are included twice.
     again = [replace(one, palette=np.roll(one.palette, len(one.palette) // 2)) for one in own if allowed.whole]
     return (*common[:3], *own, *common[3:9], *again, *common[9:])
 
@@ -117,7 +117,7 @@ def _complex(distribution: Distribution, dtype: np.dtype[Any]) -> Distribution:
 
 
 def _compared(dtype: np.dtype[Any], small: bool, allowed: Allowed, numbers: Sequence[Number]) -> list[Distribution]:
-    """Return distributions of what the model compares with: itself all over, beside its neighbours, as a sum."""
+    """Return distributions of compared numbers: as all elements, beside their neighbours, and as a sum."""
     if dtype == np.object_:
         words = [one.value for one in numbers if isinstance(one.value, str)]
         made = palette(dtype, words, allowed)
@@ -139,7 +139,7 @@ def _compared(dtype: np.dtype[Any], small: bool, allowed: Allowed, numbers: Sequ
 
 
 def _near(dtype: np.dtype[Any], value: float) -> list[Any]:
-    """Return a number as the type holds it, then its neighbours."""
+    """Return a number in the type, followed by its neighbours."""
     if is_integer(dtype):
         low, high = math.floor(value), math.ceil(value)
         return list(dict.fromkeys((low, high, low - 1, high + 1)))
@@ -150,7 +150,7 @@ def _near(dtype: np.dtype[Any], value: float) -> list[Any]:
 
 
 def _inside(dtype: np.dtype[Any], allowed: Allowed, intervals: Sequence[Interval]) -> list[Distribution]:
-    """Return distributions inside what operators permit; of intervals that exclude each other inside the first."""
+    """Return distributions inside the permitted intervals; of disjoint intervals, inside the first."""
     if not intervals or dtype.kind in "Ob":
         return []
     low = max(one.low for one in intervals)
@@ -174,7 +174,7 @@ def _inside(dtype: np.dtype[Any], allowed: Allowed, intervals: Sequence[Interval
 
 
 def _common(dtype: np.dtype[Any], small: bool, allowed: Allowed) -> tuple[Distribution, ...]:
-    """Return the distributions that every input of an element type has."""
+    """Return the distributions for every input of an element type."""
 
     def drawn(values: Iterable[Any], mode: str = "each") -> Distribution:
         return Distribution(palette(dtype, values, allowed), mode)
@@ -199,7 +199,7 @@ def _common(dtype: np.dtype[Any], small: bool, allowed: Allowed) -> tuple[Distri
             drawn((-2, -1, 0, 1, 2)),
             drawn((0,)),
         ]
-        if integer is None:  # scales: those of a batch and of channels are often 1
+        if integer is None:  # scales: the sizes of batches and channels are often 1
             kinds += [drawn((1, 1, 1, 0.6, 2.5)), drawn((0.5, 0.75, 1.5, 2.25))]
         return (*kinds, drawn((0,), "normal")) if integer is None and allowed.whole else tuple(kinds)
     if integer is not None:
@@ -234,16 +234,16 @@ def _floats(dtype: np.dtype[Any], allowed: Allowed) -> tuple[Distribution, ...]:
         drawn((0,), "normal"),
         drawn((nan, 0, 1, 2, -inf)),
         drawn((nan, -1, -2), "rows"),
-        drawn((nan, 1, -2, 0.5)),  # without an infinity, which decides whether another order of a sum is NaN
+        drawn((nan, 1, -2, 0.5)),  # without infinities, for which the order of a sum decides whether it is NaN
     ]
     if allowed.whole and not allowed.infinite:
-        # A whole model turns the extremes into infinities, and those into NaN, as soon as it adds or multiplies.
+        # A whole model quickly turns the extremes into infinities, and these into NaN, by additions or multiplications.
         adversarial = [one for one in adversarial if np.fmax.reduce(np.abs(one.palette.astype(np.float64))) < 100]
     powers = all_powers(dtype, allowed)
-    # The square of a mean that is far larger than the spread has few digits left for it.
+    # If the mean is far larger than the spread, the difference of squares has few correct digits.
     offset = drawn(317.3 + 1.0137 * np.linspace(-3, 3, 25))
     tiny_ones = drawn(np.linspace(-3, 3, 25) * 1e-3)
-    # What is near in a type may be tied in a narrower one: in float16 for float, in float for double.
+    # Numbers that are close in one type may be tied in a narrower one: in float16 for float, in float for double.
     apart = step if step > 2.0**-12 else 64 * step
     ties = drawn([0.3 * (1 + apart * times) for times in range(3)])
     plain = [
@@ -262,21 +262,22 @@ def _floats(dtype: np.dtype[Any], allowed: Allowed) -> tuple[Distribution, ...]:
 
 
 def all_sizes(dtype: np.dtype[Any], allowed: Allowed) -> Distribution:
-    """Return the distribution of floats of usual sizes.
+    """Return the distribution of floats of usual magnitudes.
 
-    Functions that saturate do so at different sizes, and a small number that is added shows beside smaller ones. They
-    are so many that along a long axis some are within a hundredth of any threshold, also if no data flow tells it.
+    Functions saturate at different magnitudes, and a small added number is visible only beside smaller ones. The values
+    are so many that, along a long axis, some are within a hundredth of any threshold, even one unknown to the data
+    flow.
     """
     return Distribution(palette(dtype, np.multiply.outer(_SIZES, (1, -1)).ravel().tolist(), allowed))
 
 
 def all_powers(dtype: np.dtype[Any], allowed: Allowed) -> Distribution:
-    """Return the distribution of powers of two, whose products and quotients are exact: ties behind them are ties."""
+    """Return the distribution of powers of two: their products and quotients are exact, so ties stay ties."""
     return Distribution(palette(dtype, (0.5, 1, 2, 0.25, -1, -0.5, 4), allowed))
 
 
 def all_neighbours(dtype: np.dtype[Any], allowed: Allowed) -> Distribution:
-    """Return the distribution of a few floats beside each other: a third of two is tied or not, by their mantissa."""
+    """Return the distribution of a few adjacent floats: thirds of two are tied or not, by their mantissa."""
     step = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
     return Distribution(palette(dtype, [1.9 + step * times for times in range(6)], allowed))
 
@@ -307,7 +308,7 @@ _SIZES = np.geomspace(1.3717e-6, 2.7339e5, 2500)
 
 
 def _different(distributions: Sequence[Distribution]) -> tuple[Distribution, ...]:
-    """Return distributions, each once: some are the same where infinities or NaN are not allowed."""
+    """Return distinct distributions: some coincide if infinities or NaN are not permitted."""
     return tuple({(one.mode, one.palette.tobytes()): one for one in distributions}.values())
 
 
@@ -316,7 +317,7 @@ def _integers(dtype: np.dtype[Any], bounds: tuple[int, int], allowed: Allowed) -
         return Distribution(palette(dtype, dict.fromkeys(values), allowed), mode)
 
     wide = [*_WIDE, *(-value for value in _WIDE), *bounds]
-    # Sums that wrap around do so between neighbours in the middle, and between the two ends.
+    # Sums wrap around between neighbours in the middle, and between the two ends.
     middle = sum(bounds) // 2 + 1
     adversarial = [
         drawn((0, 1, 2)),
@@ -347,11 +348,11 @@ def _integers(dtype: np.dtype[Any], bounds: tuple[int, int], allowed: Allowed) -
 
 
 def draw(rng: Rng, distribution: Distribution, shape: Shape) -> Array:
-    """Return an array of this shape in a distribution.
+    """Return an array of this shape from a distribution.
 
-    'each' draws every element from the palette; 'few' from up to three values of it; 'one' is a single value all
-    over; 'rows' has rows of a single value along one axis; 'spike' is a single value but for a larger one in each row
-    of the longest axis, 'trough' but for a smaller one; 'sum' is equal values that sum up to one of the palette;
+    'each' draws every element from the palette; 'few' from up to three of its values; 'one' is a single value
+    everywhere; 'rows' has rows of a single value along one axis; 'spike' is a single value with one larger value in
+    each row of the longest axis, 'trough' with a smaller one; 'sum' has equal values whose sum is in the palette;
     'normal' is a normal distribution, or random bits for integers.
     """
     if distribution.mode == "normal":
@@ -368,7 +369,7 @@ def draw(rng: Rng, distribution: Distribution, shape: Shape) -> Array:
         drawn = np.full(shape, flat, colours.dtype)
         if drawn.size and drawn.ndim:
             rows = np.moveaxis(drawn, int(np.argmax(shape)), -1)
-            length = rows.shape[-1]  # in a long row the end counts, where a narrow counter has overflowed
+            length = rows.shape[-1]  # in a long row, the end matters, where a narrow counter has overflowed
             begin = length - 1 - min(1000, length // 40) if length > 100 else 0
             at = rng.integers(begin, length, size=(*rows.shape[:-1], 1))
             np.put_along_axis(rows, at, peak, -1)
@@ -382,9 +383,9 @@ def draw(rng: Rng, distribution: Distribution, shape: Shape) -> Array:
 
 
 def boxes(rng: Rng, like: Array, unit: float) -> Array:
-    """Return boxes that overlap, and have up to 16 elements of an image on each side, in place of an array's last four.
+    """Return an array with overlapping boxes in its last four numbers, up to 16 image elements on each side.
 
-    A column before those is the number of an image, of which the first is taken.
+    A preceding column is an image index, which becomes the first image.
     """
     starts = rng.integers(0, 9, size=(*like.shape[:-1], 2)) / 2
     ends = starts + np.array([0.5, 1, 1.25, 3, 7, 16])[rng.integers(0, 6, size=starts.shape)]
@@ -394,12 +395,12 @@ def boxes(rng: Rng, like: Array, unit: float) -> Array:
 
 
 def overlapping(rng: Rng, like: Array, shares: Sequence[float]) -> Array:
-    """Return boxes of which neighbours overlap by nearly a share of both, in place of an array's last four numbers.
+    """Return an array with boxes in its last four numbers whose neighbours overlap by nearly a given ratio.
 
-    One of two is a square at 0, and the other the part of it that they share, so that the share is one product of
-    what is drawn, whether the numbers are two corners or a centre and two lengths. Kernels round the area of both,
-    by some units in the last place; the shares are farther from what they are compared with, or exact if that is a
-    number of few digits. Squares of other pairs are 16 times as large.
+    One box of a pair is a square at 0, and the other is its shared part, so that the ratio is one product of drawn
+    numbers, whether the numbers are two corners or a centre and two lengths. Kernels round the area of both by some
+    units in the last place. The ratios differ by more from the compared number, or are exact if that number has few
+    digits. Squares of other pairs are 16 times as large.
     """
     wanted = [part for share in shares for part in _beside_share(share) if 0 < part <= 1] or [1.0]
     count = math.prod(like.shape[:-1])
@@ -418,20 +419,20 @@ def _beside_share(share: float) -> list[float]:
 
 
 def ones(dtype: np.dtype[Any], allowed: Allowed) -> Distribution:
-    """Return the distribution of ones: of sizes the smallest."""
+    """Return the distribution of ones, the smallest sizes."""
     words: tuple[Any, ...] = ("a",) if dtype == np.object_ else (1,)
     return Distribution(palette(dtype, words, allowed))
 
 
 def some(dtype: np.dtype[Any]) -> tuple[Distribution, ...]:
-    """Return the distributions of counts that are not few: windows of up to three elements are much alike."""
+    """Return distributions of larger counts: windows of up to three elements are too similar."""
     return tuple(
         Distribution(palette(dtype, values, Allowed())) for values in ((4, 5, 8, 16), (3, 6, 7)) if dtype.kind in "iu"
     )
 
 
 def bounded(sizes: Array, room: float) -> Array:
-    """Return sizes or counts, made 1 from the first on with which they multiply up to more than `room`."""
+    """Return sizes or counts, replaced by 1 from the first one at which the product exceeds `room`."""
     if sizes.dtype.kind not in "iuf" or sizes.size < 2:
         return sizes
     with np.errstate(all="ignore"):
@@ -443,7 +444,7 @@ def bounded(sizes: Array, room: float) -> Array:
 
 
 def _summed(total: Any, shape: Shape) -> Array:
-    """Return values, all equal but for the first of integers, that sum up to a total."""
+    """Return values with a given sum, all equal except the first for integers."""
     dtype, count = total.dtype, max(1, math.prod(shape))
     if not is_integer(dtype):
         return np.full(shape, total / dtype.type(count), dtype)
@@ -455,7 +456,7 @@ def _summed(total: Any, shape: Shape) -> Array:
 
 
 def _normal(rng: Rng, dtype: np.dtype[Any], shape: Shape) -> Array:
-    """Return normally distributed floats, or integers with every bit at random."""
+    """Return normally distributed floats, or integers with random bits."""
     if (bounds := limits(dtype)) is not None:
         least, most = bounds[0] + (bounds[0] < 0), bounds[1]
         if dtype.kind == "V":
@@ -471,19 +472,19 @@ def _normal(rng: Rng, dtype: np.dtype[Any], shape: Shape) -> Array:
 # --- indices --------------------------------------------------------------------------------------------------------
 
 STYLES = ("inside", "around", "ends", "last", "first", "outside")
-"""The distributions of indices: not negative, also negative, both ends of both, one of them; outside if defined."""
+"""The distributions of indices: nonnegative, also negative, both ends of both, one of them; outside if defined."""
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """What indices are looked up in.
+    """The ranges of indices.
 
     Attributes:
-        lengths: of the axes; with more than one length, each is for one element of the last axis of the indices.
-        negative: negative indices are defined.
-        beyond: indices outside are defined.
-        among: numbers that the model compares the indices with, which are drawn if they are inside.
-        ignored: indices outside that are defined.
+        lengths: of the axes; several lengths belong to the elements of the indices' last axis.
+        negative: whether negative indices are defined.
+        beyond: whether indices outside are defined.
+        among: numbers that the model compares the indices with; they are drawn if they are inside.
+        ignored: defined indices outside.
     """
 
     lengths: Sequence[int | None]
@@ -498,8 +499,7 @@ def indices(
 ) -> Array:
     """Return indices for a lookup.
 
-    With a `turn`, indices that are not negative are all those that there are, one after the other, and go on in the
-    next turn.
+    With a `turn`, nonnegative indices enumerate the whole range, and continue in the next turn.
     """
     lengths, ignored = lookup.lengths, lookup.ignored
     if len(lengths) > 1 and shape and shape[-1] <= len(lengths):
@@ -527,14 +527,14 @@ def indices(
 
 
 def _index_values(style: str, length: int | None, *, beyond: bool) -> list[int]:
-    """Return what indices of a style are drawn from; the ends are in it more often than the rest."""
+    """Return the values from which indices of a style are drawn; the ends are drawn more often than others."""
     if length is None:
         return {"inside": [0, 0, 1], "last": [-1], "first": [0]}.get(style, [0, 1, -1, 2, -2])
     if length <= 0:
         return [0]
     ends = [0, length - 1, -1, -length]
     if style == "outside" and beyond:
-        # A narrower type would bring these back inside.
+        # In a narrower type these would wrap to valid indices.
         wrapped = [2**31, 2**32, 2**32 + length - 1, 2**33 + 2**31, -(2**32), 2**53 + 1, 256, 2**16]
         return [-length - 2, -length - 1, length, length + 1, *ends, *wrapped]
     if style in ("last", "first"):

@@ -1,8 +1,8 @@
-"""Generate inputs for a comparison: values that expose near misses, and that a model accepts.
+"""Generate inputs for a comparison: values that expose small errors, and that a model accepts.
 
-Random floats hardly ever tie, overflow or meet an infinity, so values are drawn from small palettes, one palette per
-*distribution*: ties, signs, both zeros, infinities, the extremes of the type, the integers around 2^31, 2^32 and 2^53;
-and for what the model does with an input: indices around 0 and the end, numbers inside what an operator permits, the
+Random floats rarely tie, overflow or meet an infinity, so values are drawn from small palettes, one palette per
+*distribution*: ties, signs, both zeros, infinities, the extremes of the type, the integers around 2^31, 2^32 and 2^53.
+Others depend on the usage of an input: indices around 0 and the end, numbers in an operator's permitted range, the
 constants that the model compares with and their neighbours.
 """
 
@@ -88,27 +88,27 @@ __all__ = [
 ]
 
 
-_AXES = 64  # of an array of numpy
-_NUMBERS = 4096  # usual floats, of which inputs have some
-_ROOM = 4096  # what all sizes that are drawn may multiply up to
-_FACTORED = 2**40  # what is taken apart into factors
+_AXES = 64  # the maximum rank in numpy
+_NUMBERS = 4096  # the number of usual floats from which inputs are drawn
+_ROOM = 4096  # the maximum product of all drawn sizes
+_FACTORED = 2**40  # the maximum number to factorize
 
 _EXACT = range(40, 44)
-"""The turns in which all floats are powers of two: what is computed of them by one operation is exact everywhere."""
+"""The turns in which all floats are powers of two, so that single operations on them are exact."""
 
 LONG = ("spike", "trough", "sizes", "neighbours")
-"""The modes in which long axes are drawn; those of a single node in the first two."""
+"""The modes in which long axes are drawn; a single node gets the first two."""
 
 # --- values ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Draft:
-    """The rules by which the inputs of a model are drawn.
+    """The rules for drawing the inputs of a model.
 
-    Inputs in `position_inputs` get small numbers only; `input_usages` has the reason. `adversarial_nodes` change inputs
-    in every fourth turn. `shape_inputs` complete shapes that must have a given product, in three of four turns; in
-    half of the others one size is -1 instead, which the model infers.
+    Inputs in `position_inputs` get only small numbers; `input_usages` has the reasons. `adversarial_nodes` change
+    inputs in every fourth turn. `shape_inputs` complete shapes with a required product, in three of four turns; in half
+    of the other turns, one size is -1, which the model infers.
     """
 
     specs: tuple[Spec, ...]
@@ -119,9 +119,9 @@ class Draft:
     shape_inputs: tuple[ShapeInput, ...] = ()
 
     def feeds(self, rng: Rng, shapes: Shapes, turn: int) -> dict[str, Any]:
-        """Return values for all inputs; `turn` picks the distributions, and every combination comes with enough turns.
+        """Return values for all inputs; `turn` selects the distributions, and enough turns cover all combinations.
 
-        A negative turn is the in_range version of `-1 - turn`: its indices are inside, and not negative; its sizes and
+        A negative turn is the in-range version of `-1 - turn`: its indices are inside and nonnegative; its sizes and
         counts are ones.
         """
         number = turn if turn >= 0 else -1 - turn
@@ -150,7 +150,7 @@ class Draft:
         return drawn
 
     def _has_free_floats(self, spec: Spec) -> bool:
-        """Return whether an input is of floats that may be any: no sizes, no places, and of no certain interval."""
+        """Return whether an input may have any floats: it is no size or position, and has no required interval."""
         use = self._use(spec)
         free = spec.name not in self.position_inputs and not (use.counts or use.places or use.intervals)
         return free and is_float(np_dtype(spec.element_type))
@@ -178,7 +178,7 @@ class Draft:
         return made(np_dtype(spec.element_type), self.allowed) if free else self._several(spec)
 
     def usual(self, rng: Rng, shapes: Shapes) -> dict[str, Any]:
-        """Return values as they usually are: normal numbers, small integers, indices inside."""
+        """Return typical values: normal numbers, small integers, indices inside."""
         values = [None if self._indexes(spec) else self._usual(spec) for spec in self.specs]
         drawn = self._drawn(rng, shapes, values, ["inside"] * len(values))
         for fill in self.shape_inputs:
@@ -186,7 +186,7 @@ class Draft:
         return drawn
 
     def _usual(self, spec: Spec) -> Distribution:
-        """Return the distribution of an input's usual values."""
+        """Return the distribution of an input's typical values."""
         dtype, use = np_dtype(spec.element_type), self._use(spec)
         if spec.name in self.position_inputs or use.counts or use.places or np.dtype(dtype).itemsize == 0:
             return self._distributions(spec)[0]
@@ -201,28 +201,28 @@ class Draft:
         return Distribution(palette(dtype, numbers.tolist(), self.allowed))
 
     def has_axes(self, shapes: Shapes) -> bool:
-        """Return whether inputs that hold sizes of axes have no more of these than an array has."""
+        """Return whether inputs that hold axis sizes have no more of them than an array's maximum rank."""
         counts = (shapes[spec.name] for spec in self.specs if self._use(spec).counts)
         return all(len(shape) != 1 or shape[0] <= _AXES for shape in counts)
 
     def turns(self) -> int:
-        """Return how many turns show every distribution of every input once."""
+        """Return the number of turns that use every distribution of every input once."""
         return max(map(self._choices, self.specs), default=1)
 
     def _choices(self, spec: Spec) -> int:
-        """Return how many distributions an input has, or ways to draw an index."""
+        """Return the number of an input's distributions, or of index styles."""
         return len(STYLES) if self._indexes(spec) else len(self._distributions(spec))
 
     @property
     def in_range(self) -> bool:
-        """Whether a turn in range differs: some input is an index, or sets a size."""
+        """Whether an in-range turn differs from others: some input is an index, or determines a size."""
         return any(self._indexes(spec) or self._use(spec).counts for spec in self.specs)
 
     def _use(self, spec: Spec) -> InputUsage:
         return self.input_usages.get(spec.name, NOTHING)
 
     def _indexes(self, spec: Spec) -> bool:
-        """Return whether an input is an index as it is, and nothing that must be small."""
+        """Return whether an input is a direct index that need not be small."""
         use = self._use(spec)
         return bool(use.lookups) and not use.counts and np_dtype(spec.element_type).kind in "iuf"
 
@@ -241,7 +241,7 @@ class Draft:
         return (*found, *all_rows(np_dtype(spec.element_type), self.allowed, use.rows))
 
     def _several(self, spec: Spec) -> Distribution:
-        """Return the first distribution of an input that has more than one value, if there is one."""
+        """Return the first distribution of an input with more than one value, or None."""
         found = self._distributions(spec)
         return next((distribution for distribution in found if len(distribution.palette) > 1), found[0])
 
@@ -255,9 +255,9 @@ class Draft:
         *,
         lap: int | None = None,
     ) -> dict[str, Any]:
-        """Return values in these distributions; None is an index, drawn after what its length may come from.
+        """Return values from these distributions; None is an index, drawn after the inputs that determine its length.
 
-        With a `lap` indices that are not negative are all those that there are, as in half of the turns.
+        With a `lap`, nonnegative indices enumerate the whole range, as in half of the turns.
         """
         if turn is not None and turn // len(STYLES) % 2:
             lap = turn // len(STYLES) // 2
@@ -281,12 +281,12 @@ class Draft:
         return {spec.name: known[spec.name] for spec in self.specs}
 
     def _small(self, make: Callable[[Shape], Array]) -> Callable[[Shape], Array]:
-        """Return what makes sizes or counts, of which all inputs together multiply up to little."""
+        """Return a function that creates sizes or counts; the product over all inputs is small."""
         return lambda shape: bounded(make(shape), max(_ROOM ** (1 / self._counting), 4))
 
     @functools.cached_property
     def _counting(self) -> int:
-        """How many inputs set a size."""
+        """Return the number of inputs that determine a size."""
         return sum(1 for spec in self.specs if self._use(spec).counts)
 
     def _index(
@@ -298,7 +298,7 @@ class Draft:
         known: Mapping[str, Any],
         lap: int | None,
     ) -> Callable[[Shape], Array]:
-        """Return what makes indices; where they are looked up in many ways, within the least of all lengths."""
+        """Return a function that creates indices; with several lookups, they fit the smallest length."""
         use, dtype = self._use(spec), np_dtype(spec.element_type)
         lookups = [one for one in use.lookups if not one.beyond] or list(use.lookups)
         tables = [tuple(_resolved(length, shapes, known) for length in one.lengths) for one in lookups]
@@ -316,14 +316,14 @@ class Draft:
 
 
 def _moved_by(values: Array, offset: int) -> Array:
-    """Return integers with a constant added; as they are where the type does not hold that."""
+    """Return integers with a constant added; unchanged if their type would overflow."""
     moved = values.astype(np.int64) + offset
     low, high = limits(values.dtype) or (-(2**53), 2**53)
     return moved.astype(values.dtype) if bool(((moved >= low) & (moved <= high)).all()) else values
 
 
 def _resolved(length: Length, shapes: Shapes, known: Mapping[str, Any]) -> int | None:
-    """Return a length, given the shapes of the inputs and what is drawn already."""
+    """Return a length, given the shapes and the drawn values of the inputs."""
     if isinstance(length, AxisLength):
         shape = shapes.get(length.input, ())
         return shape[length.axis] if -len(shape) <= length.axis < len(shape) else None
@@ -334,9 +334,9 @@ def _resolved(length: Length, shapes: Shapes, known: Mapping[str, Any]) -> int |
 
 
 def _filled(rng: Rng, fill: ShapeInput, shapes: Shapes, drawn: dict[str, Any], *, inferred: bool) -> dict[str, Any]:
-    """Return inputs of which one multiplies up to what it must; as they are where that cannot be.
+    """Return inputs in which a shape has its required product; unchanged if that is impossible.
 
-    With `inferred` one of its sizes is -1.
+    With `inferred`, one of its sizes is -1.
     """
     lengths = [_resolved(length, shapes, drawn) for length in fill.elements]
     sizes = drawn.get(fill.input)
@@ -347,7 +347,7 @@ def _filled(rng: Rng, fill: ShapeInput, shapes: Shapes, drawn: dict[str, Any], *
     if rest or total > _FACTORED:
         return drawn
     if fill.others == 1 and len(known) == sizes.size and rng.integers(3) == 0:
-        return {**drawn, fill.input: np.asarray(known, sizes.dtype).reshape(sizes.shape)}  # as it was
+        return {**drawn, fill.input: np.asarray(known, sizes.dtype).reshape(sizes.shape)}  # unchanged
     factors = np.ones(sizes.size, np.int64)
     for factor in _factors(total):
         factors[rng.integers(sizes.size)] *= factor
@@ -357,7 +357,7 @@ def _filled(rng: Rng, fill: ShapeInput, shapes: Shapes, drawn: dict[str, Any], *
 
 
 def _factors(number: int) -> Iterator[int]:
-    """Yield the prime factors of a number, or a 0 alone."""
+    """Yield the prime factors of a number, or a single 0."""
     if not number:
         yield 0
         return
@@ -376,9 +376,9 @@ def _least(lengths: Iterable[int | None]) -> int | None:
 
 
 def _value(rng: Rng, spec: Spec, shape: Shape, make: Callable[[Shape], Array]) -> Value:
-    """Return a value of an input's kind: an optional is absent at times, a sequence has up to four elements.
+    """Return a value of an input's kind: an optional is sometimes absent, a sequence has up to four elements.
 
-    Its elements have the same shape, or differ in the first dim that has a choice, or in all of those.
+    Its elements have the same shape, or differ in the first dynamic dim, or in all dynamic dims.
     """
     if spec.kind == "tensor":
         return make(shape)

@@ -1,4 +1,4 @@
-"""The specs of a model's inputs: the kind, the element type and the dims of each graph input."""
+"""Describe a model's inputs: the kind, the element type and the dims of each graph input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Value = Array | list[Array] | None
 """The value of an input: a tensor, a sequence of tensors, or an optional that is absent."""
 Dims = tuple[int | str, ...]
 
-# In the order in which they are tried where an element type is unknown.
+# In the order in which they are tried for an unknown element type.
 _GUESSED: tuple[int, ...] = (
     _T.FLOAT, _T.INT64, _T.INT32, _T.DOUBLE, _T.FLOAT16, _T.BOOL, _T.STRING, _T.UINT8,
     _T.INT8, _T.BFLOAT16, _T.INT16, _T.UINT16, _T.UINT32, _T.UINT64,
@@ -39,7 +39,7 @@ _KINDS = {
 
 
 class UntestableError(Exception):
-    """No inputs can be made for a model; the text says why."""
+    """No inputs can be generated for a model; the text has the reason."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Spec:
 def specs(graph: onnx.GraphProto) -> tuple[Spec, ...]:
     """Return the specs of the inputs that a caller must feed.
 
-    A dim without a name is a symbol of its own, that no other dim shares.
+    An unnamed dim gets a unique symbol.
 
     Raises:
         UntestableError: an input is a map, sparse, or a sequence of something other than tensors.
@@ -91,31 +91,31 @@ def _spec(value: onnx.ValueInfoProto) -> Spec:
 
 
 def _named(name: str, declared: Iterable[Dim]) -> Dims:
-    """Return the dims of a value, those without a name as symbols of their own."""
+    """Return the dims of a value, with unique symbols for unnamed ones."""
     return tuple(unnamed(name, index) if dim is None else dim for index, dim in enumerate(declared))
 
 
 def np_dtype(element_type: int) -> np.dtype[Any]:
-    """Return the numpy dtype that arrays of an ONNX element type have; strings are objects."""
+    """Return the numpy dtype for an ONNX element type; strings are objects."""
     return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element_type))
 
 
 def arrays(value: Value) -> Sequence[Array]:
-    """Return the tensors that a value holds."""
+    """Return the tensors in a value."""
     if value is None:
         return ()
     return value if isinstance(value, list) else (value,)
 
 
-# --- element types that are not known -------------------------------------------------------------------------------
+# --- unknown element types ------------------------------------------------------------------------------------------
 
 
 def guesses(model: onnx.ModelProto, opset: int) -> Iterator[dict[str, int]]:
     """Yield element types for the inputs of a one-node model whose types are unknown, by input name.
 
     Inputs that share a type variable of the operator's schema get the same type, and a known one binds it. Types that
-    Cast does not take at an opset are left out: no model of that opset computes with them. The most usual types come
-    first; at most 40 combinations are yielded. Nothing is unknown: one empty dict.
+    Cast does not accept at an opset are left out: no model of that opset computes with them. The most usual types come
+    first; at most 40 combinations are yielded. If no type is unknown, one empty dict is yielded.
     """
     unknown = [spec.name for spec in specs(model.graph) if not spec.element_type]
     if not unknown:
@@ -140,13 +140,13 @@ def guesses(model: onnx.ModelProto, opset: int) -> Iterator[dict[str, int]]:
 
 @functools.cache
 def schema(domain: str, operator: str, version: int) -> Any:
-    """Return the schema of an operator, or None where neither onnx nor onnxruntime has one."""
+    """Return the schema of an operator, or None if neither onnx nor onnxruntime has one."""
     found = schema_read_at(default_domain(domain), operator, version)
     return found and found.raw
 
 
 def _type_variables(model: onnx.ModelProto, node: onnx.NodeProto) -> tuple[dict[str, str], dict[str, Sequence[int]]]:
-    """Return the type variable of each input of a node, and the types that each variable may be, usual ones first."""
+    """Return the type variable of each input of a node, and the permitted types of each variable, usual ones first."""
     imports = versions(model)
     found = schema(node.domain, node.op_type, imports.get(node.domain, imports[""]))
     variables: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Shapes for the inputs of a model: several consistent ones, found again where the model accepts few.
+"""Find several consistent shapes for the inputs of a model, even if it accepts few.
 
-The same symbol has the same size wherever it stands. What shape inference tells of symbols comes first; where the model
-rejects what is tried a small search follows, led by the sizes that stand in the model.
+The same symbol always has the same size. Hints from shape inference come first. If the model rejects the tried shapes,
+a small search follows, based on the sizes in the model.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ Accepts = Callable[[Shapes], bool]
 Repair = Callable[[Accepts, Sequence[Shapes]], Iterator[Shapes]]
 
 _RANKS = (2, 1, 3, 0, 4, 5, 6)
-_LARGEST = 4096  # a size beyond is a vocabulary, which no dim of an input is likely to be
-_ORDINARY = 8  # sizes up to this are tried anyway
-_LONG = 2048  # what grows with the square of a size still fits
+_LARGEST = 4096  # a larger size is a vocabulary, which is unlikely for a dim of an input
+_ORDINARY = 8  # sizes up to this are always tried
+_LONG = 2048  # memory that is quadratic in this size still fits
 _ENDS = 8
 _COUNTED, _COUNTED_LESS_OFTEN = (300, 2200, 34_000), (130,)
-"""Sizes that no byte counts, no float16, and no signed integer of 16 bits; and no signed byte."""
+"""Sizes that exceed the range of uint8, float16 and int16; and of int8."""
 
 
 def free(found: Sequence[Spec]) -> bool:
-    """Return whether there is a choice of shapes at all."""
+    """Return whether any dim is dynamic."""
     return any(spec.dims is None or any(isinstance(dim, str) for dim in spec.dims) for spec in found)
 
 
 def fits(found: Sequence[Spec], shapes: Shapes) -> bool:
-    """Return whether shapes are small enough to try, or have no choice."""
+    """Return whether shapes are small enough to try, or fixed."""
     return not free(found) or sum(math.prod(dims) for dims in shapes.values()) <= 2**22
 
 
 def with_shapes(found: Sequence[Spec], shapes: Shapes) -> tuple[Spec, ...]:
-    """Return the specs with the dims of some inputs set, and their symbols set wherever else they stand.
+    """Return the specs with the dims of some inputs set, and their symbols set in all other inputs.
 
     Raises:
-        ValueError: no such input, or the shape contradicts the input's rank or its static dims.
+        ValueError: there is no such input, or the shape contradicts the input's rank or its static dims.
     """
     names = [spec.name for spec in found]
     sizes: dict[str, int] = {}
@@ -75,12 +75,12 @@ def with_shapes(found: Sequence[Spec], shapes: Shapes) -> tuple[Spec, ...]:
 
 
 def as_fixed(found: Sequence[Spec], other: Sequence[Spec]) -> tuple[tuple[Spec, ...], dict[str, Dims]]:
-    """Return the specs with the dims that another model fixes, and of the inputs that it fixes their dims.
+    """Return the specs with the dims that another model fixes, and the dims of the inputs that it fixes.
 
-    The same symbol has the same size wherever it stands.
+    The same symbol always has the same size.
 
     Raises:
-        ValueError: it fixes one symbol in two ways.
+        ValueError: it fixes one symbol to two sizes.
     """
     dims = {spec.name: spec.dims for spec in other}
     sizes: dict[str, int] = {}
@@ -107,7 +107,7 @@ def symbols(found: Sequence[Spec]) -> tuple[str, ...]:
 
 
 def sizes_of(found: Sequence[Spec], shapes: Shapes) -> dict[str, int]:
-    """Return the size that each symbol has in shapes."""
+    """Return the size of each symbol in these shapes."""
     return {
         dim: size
         for spec in found
@@ -121,10 +121,10 @@ def sizes_of(found: Sequence[Spec], shapes: Shapes) -> dict[str, int]:
 
 
 def sizes(found: Sequence[Spec], *, whole: bool, hints: SymbolHints | None = None) -> Iterator[dict[str, Shape]]:
-    """Yield shapes for all inputs, small ones first: the same symbol has the same size wherever it stands.
+    """Yield shapes for all inputs, small ones first; the same symbol always has the same size.
 
-    Inputs of unknown rank share their dims counted from the right, so that they broadcast. `whole` adds the sizes
-    that images and sequences have. Shapes that agree with the hints take turns with others: a dim of 1 is spread.
+    Inputs of unknown rank share their dims counted from the right, so that they broadcast. `whole` adds usual sizes of
+    images and sequences. Shapes that satisfy the hints alternate with others, because a dim of 1 broadcasts.
     """
     given: set[tuple[Shape, ...]] = set()
     for ranked in _ranks(found):
@@ -139,7 +139,7 @@ def sizes(found: Sequence[Spec], *, whole: bool, hints: SymbolHints | None = Non
 
 
 def long_sizes(found: Sequence[Spec]) -> Iterator[dict[str, Shape]]:
-    """Yield shapes with a dim longer than an int8, a uint8, a float16 and a uint16 count, the other symbols being 1."""
+    """Yield shapes with one dim beyond the range of int8, uint8, float16 and uint16, and 1 for all other symbols."""
     for ranked in itertools.islice(_ranks(found), 2):
         names = symbols(ranked)
         for pattern in _long_patterns(len(names)):
@@ -147,9 +147,9 @@ def long_sizes(found: Sequence[Spec]) -> Iterator[dict[str, Shape]]:
 
 
 def beyond(found: Sequence[Spec], known: SymbolHints, base: Shapes) -> Iterator[dict[str, Shape]]:
-    """Yield shapes with one symbol, or those that are equal to it, at and beyond each end that the model has.
+    """Yield shapes with one symbol, and its equals, at and beyond each limit in the model.
 
-    The others are as in `base`, which is accepted.
+    The other symbols are as in `base`, which is accepted.
     """
     ranked = tuple(
         replace(spec, dims=spec.dims or tuple(f":{at}" for at in range(len(base[spec.name])))) for spec in found
@@ -163,12 +163,12 @@ def beyond(found: Sequence[Spec], known: SymbolHints, base: Shapes) -> Iterator[
 
 
 def _bound(ranked: Sequence[Spec], size: Mapping[str, int]) -> dict[str, Shape]:
-    """Return the shapes of all inputs for a size of each symbol."""
+    """Return the shapes of all inputs for given sizes of the symbols."""
     return {spec.name: tuple(size[dim] if isinstance(dim, str) else dim for dim in spec.dims or ()) for spec in ranked}
 
 
 def _ranks(found: Sequence[Spec]) -> Iterator[tuple[Spec, ...]]:
-    """Yield the specs with each unknown rank set, all to the same first; at most 60 times."""
+    """Yield the specs with each unknown rank set, first all to the same; at most 60 times."""
     unranked = [spec.name for spec in found if spec.dims is None]
     if not unranked:
         yield tuple(found)
@@ -204,9 +204,9 @@ def _patterns(count: int, *, whole: bool) -> Iterable[Shape]:
         patterns += [(1,) + (length,) * (count - 1) for length in (4, 8, 16, 32, 64, 128, 224, 256, 512) if count > 1]
     else:
         patterns += [(3,) * count, *one, *none]
-        # Everything at once is empty for single nodes alone, whose oracles know whether that has a meaning.
+        # All dims are empty only for single nodes, whose oracles know whether that is defined.
         patterns += [(0,) * count]
-        # Kernels take four, eight or sixteen elements at once.
+        # Kernels process four, eight or sixteen elements at once.
         patterns += [tuple(5 + index for index in range(count))] if count <= 3 else []
         patterns += [
             tuple(length if at == index else 2 for index in range(count)) for length in (9, 17) for at in range(first)
@@ -221,18 +221,18 @@ def _long_patterns(count: int) -> Iterator[Shape]:
             yield tuple(length if at == index else 1 for index in range(count))
 
 
-# --- what the model tells of its symbols ----------------------------------------------------------------------------
+# --- symbols in the model -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SymbolHints:
-    """Constraints on symbols from shape inference, which need not hold where a dim of 1 is broadcast.
+    """Constraints on symbols from shape inference, which broadcast dims of 1 may violate.
 
     Attributes:
-        equal: symbols that meet in one dim.
-        pinned: symbols that meet a number, and that number.
-        lengths: numbers that stand in the model as sizes, the likeliest first.
-        ends: numbers that a long axis may be compared with, or cut at: integer constants, and lengths of tables.
+        equal: symbols that share a dim.
+        pinned: symbols that share a dim with a number, and that number.
+        lengths: sizes in the model, the likeliest first.
+        ends: possible limits of a long axis: integer constants, and lengths of tables.
     """
 
     equal: tuple[tuple[str, str], ...] = ()
@@ -242,7 +242,7 @@ class SymbolHints:
 
 
 def hints(view: ModelSummary, fixed: Mapping[str, int] | None = None) -> SymbolHints:
-    """Return what the nodes of a model tell of the symbols in its shapes; `fixed` are sizes that somebody gives."""
+    """Return the constraints of a model's nodes on the symbols in its shapes; `fixed` are requested sizes."""
     equal: dict[tuple[str, str], None] = {}
     pinned: dict[str, int] = dict(fixed or {})
     reshaped: dict[int, None] = {}
@@ -270,7 +270,7 @@ def hints(view: ModelSummary, fixed: Mapping[str, int] | None = None) -> SymbolH
 
 
 def _seen(node: onnx.NodeProto, view: ModelSummary) -> NodeShapes:
-    """Return a node as the rules of its operator see it."""
+    """Return a node in the form for its operator's rules."""
     return NodeShapes(
         inputs=tuple(view.shapes.get(name) for name in node.input),
         output=view.shapes.get(node.output[0]) if node.output else None,
@@ -286,7 +286,7 @@ def _elements(view: ModelSummary, name: str) -> np.ndarray[Any, Any] | None:
 
 
 def _meeting(node: onnx.NodeProto, view: ModelSummary) -> Iterator[tuple[Dim, Dim]]:
-    """Yield the dims of the inputs of a node that must be equal, or that are spread over each other."""
+    """Yield pairs of input dims that must be equal, or that broadcast against each other."""
     for name, declared in declared_by_bodies(node, view.versions.get("", 0)):
         if len(view.shapes[name]) == len(declared):
             yield from zip(view.shapes[name], declared, strict=True)
@@ -298,19 +298,19 @@ def _meeting(node: onnx.NodeProto, view: ModelSummary) -> Iterator[tuple[Dim, Di
 
 @dataclass(frozen=True)
 class Groups:
-    """Symbols in groups of one size: `free` ones have a choice, the sizes of the others are in `fixed`."""
+    """Symbols grouped by size: `free` groups may vary, `fixed` has the sizes of other symbols."""
 
     free: tuple[tuple[str, ...], ...]
     fixed: Mapping[str, int]
 
     def sizes(self, pattern: Sequence[int]) -> dict[str, int]:
-        """Return the size of each symbol for a size of each free group."""
+        """Return the size of each symbol, given the sizes of the free groups."""
         chosen = {name: size for group, size in zip(self.free, pattern, strict=True) for name in group}
         return {**self.fixed, **chosen}
 
 
 def grouped(names: Sequence[str], known: SymbolHints | None) -> Groups:
-    """Return symbols in groups that the hints tell to be equal, each on its own where there are none."""
+    """Return symbols grouped by the hints' equalities; each alone without hints."""
     known = known or SymbolHints()
     leader: dict[str, str] = {}
 
@@ -339,9 +339,9 @@ def grouped(names: Sequence[str], known: SymbolHints | None) -> Groups:
 _SMALL = (2, 1, 3, 4)
 _VARIED = (1, 3, 0, 2, 5, 4, 8)
 _SQUARES = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 384)
-_ENOUGH = 4  # different sizes of a symbol, after which it is not varied for its own sake
-_FEW = 3  # different sizes of a symbol, below which those are looked for that change with it
-_TRIES = 4  # lengths of a symbol that are rejected in a row, after which it is left alone
+_ENOUGH = 4  # number of different sizes of a symbol after which it is not varied separately
+_FEW = 3  # number of different sizes of a symbol below which dependent symbols are searched
+_TRIES = 4  # consecutive rejected lengths after which a symbol is not varied
 
 
 def repaired(
@@ -349,10 +349,10 @@ def repaired(
 ) -> Iterator[Shapes]:
     """Yield shapes that are accepted, so that each symbol soon has several sizes, 0 and 1 among them.
 
-    `start` are shapes that were accepted before, and that are not yielded again. Where there are none a first one is
-    searched: of all small sizes for up to three groups of symbols; for more with groups made equal, one the sum of two
-    others, and single ones as long as something in the model. Then single symbols are varied, pairs of them together,
-    and sums in step. The search ends after so many rejections.
+    `start` are accepted shapes that are not yielded again. Without any, a first one is searched: all small sizes for up
+    to three groups of symbols; for more groups, equal sizes, one size as the sum of two others, and single sizes from
+    the model. Then single symbols are varied, pairs of them together, and sums consistently. The search ends after
+    `rejections` rejections.
     """
     unranked = any(spec.dims is None for spec in found)
     for ranked in _ranks(found):
@@ -374,7 +374,7 @@ def repaired(
 
 
 def repairer(found: Sequence[Spec], known: SymbolHints, allowed: Accepts = lambda shapes: True) -> Repair | None:
-    """Return `repaired` for shapes that are allowed and small enough to try; None where there is no choice."""
+    """Return `repaired` for permitted shapes that are small enough to try; None if no dim is dynamic."""
     if not free(found):
         return None
 
@@ -396,7 +396,7 @@ def _key(names: Sequence[str], size: Mapping[str, int]) -> Shape:
 
 
 class _Search:
-    """Asks once for each assignment of sizes, until too many were rejected."""
+    """Tries each assignment of sizes once, until too many are rejected."""
 
     def __init__(self, ranked: Sequence[Spec], accepts: Accepts, rejections: int, known: Iterable[Shape]) -> None:
         self._ranked = ranked
@@ -406,7 +406,7 @@ class _Search:
         self.left = rejections
 
     def shapes(self, size: Mapping[str, int]) -> dict[str, Shape]:
-        """Return the shapes that an assignment gives."""
+        """Return the shapes of an assignment."""
         return _bound(self._ranked, size)
 
     def holds(self, size: Mapping[str, int]) -> bool:
@@ -424,7 +424,7 @@ class _Search:
         return _key(self._names, size) not in self._answers and self.holds(size)
 
     def first(self, proposals: Iterable[dict[str, int]]) -> Iterator[dict[str, int]]:
-        """Yield the assignments that are accepted, until too many were rejected."""
+        """Yield the accepted assignments, until too many are rejected."""
         for proposal in proposals:
             if self.left <= 0:
                 return
@@ -457,21 +457,21 @@ def _images(count: int) -> Iterator[Shape]:
 
 
 def _exhaustive(count: int, lengths: Sequence[int]) -> Iterator[Shape]:
-    """Yield all sizes for a few symbols, those first that come early in the list of sizes."""
+    """Yield all sizes for a few symbols; sizes early in the list come first."""
     choice = tuple(dict.fromkeys((*_SMALL, *lengths[: {1: 48, 2: 16, 3: 8}.get(count, 0)], 5, 6, 7, 8, 16, 32)))
     ranked = sorted(itertools.product(range(len(choice)), repeat=count), key=lambda pick: (sum(pick), pick))
     return (tuple(choice[index] for index in pick) for pick in ranked)
 
 
 def _structured(count: int, lengths: Sequence[int]) -> Iterator[Shape]:
-    """Yield sizes for many symbols: sums, one of a size in the model, and equal ones, taking turns."""
+    """Yield sizes for many symbols: sums, one of a size in the model, and equal ones, alternately."""
     kinds = [_sums(count), _single(count, lengths), _partitions(count)]
     for row in itertools.zip_longest(*kinds):
         yield from (pattern for pattern in row if pattern is not None)
 
 
 def _sums(count: int) -> Iterator[Shape]:
-    """Yield sizes of which one is the sum of two others; the rest is 2, or all different."""
+    """Yield sizes of which one is the sum of two others; the others are 2, or all different."""
     for distinct in (False, True):
         for total in reversed(range(count)):
             for one, other in itertools.combinations([at for at in range(count) if at != total], 2):
@@ -482,7 +482,7 @@ def _sums(count: int) -> Iterator[Shape]:
 
 
 def _single(count: int, lengths: Sequence[int]) -> Iterator[Shape]:
-    """Yield sizes of which one, or all, is a number of the model, and the others are 2 or another such number."""
+    """Yield sizes of which one, or all, are a size in the model, and the others are 2 or another such size."""
     for length in lengths[:16]:
         yield (length,) * count
     for fill, length in itertools.product((2, *lengths[:6]), lengths[:16]):
@@ -491,7 +491,7 @@ def _single(count: int, lengths: Sequence[int]) -> Iterator[Shape]:
 
 
 def _partitions(count: int) -> Iterator[Shape]:
-    """Yield sizes for each way to make symbols equal, few groups first; of many symbols the first eight have groups."""
+    """Yield sizes for each partition into equal symbols, few groups first; only the first eight symbols are grouped."""
 
     def grow(prefix: Shape, blocks: int) -> Iterator[Shape]:
         if len(prefix) == count:
@@ -511,12 +511,12 @@ def _partitions(count: int) -> Iterator[Shape]:
 def _varied(
     names: Sequence[str], known: SymbolHints, accepted: Sequence[Mapping[str, int]], search: _Search
 ) -> Iterator[dict[str, Shape]]:
-    """Yield accepted shapes near an accepted one: each symbol alone, with those that move with it, and in step."""
+    """Yield accepted shapes near an accepted one: each symbol alone, with its dependent symbols, and in sums."""
     base = accepted[0]
     seen = {name: {size[name] for size in accepted} for name in names}
     lengths = tuple(dict.fromkeys((*_VARIED, *known.lengths[:12])))
 
-    def tell(changes: Mapping[str, int]) -> Iterator[dict[str, Shape]]:
+    def changed(changes: Mapping[str, int]) -> Iterator[dict[str, Shape]]:
         size = {**base, **changes}
         if all(len(seen[name]) >= _ENOUGH or value in seen[name] for name, value in changes.items()):
             return
@@ -526,12 +526,12 @@ def _varied(
             yield search.shapes(size)
 
     def rounds(groups: Sequence[Sequence[str]]) -> Iterator[dict[str, Shape]]:
-        """Try every length on every group, but for groups that never accept one."""
+        """Try every length on every group, except on groups that never accept one."""
         tries = [_TRIES] * len(groups)
         for length, (at, group) in itertools.product(lengths, enumerate(groups)):
             if tries[at] > 0:
                 before = search.left
-                yielded = list(tell(dict.fromkeys(group, length)))
+                yielded = list(changed(dict.fromkeys(group, length)))
                 tries[at] = _TRIES if yielded else tries[at] - (search.left < before)
                 yield from yielded
 
@@ -545,19 +545,19 @@ def _varied(
         if not any(name in group for group in together) and (group := _together(name, names, base, search)):
             together.append(group)
     yield from rounds(together)
-    # One more of the past is one more in all; zero and one of it too.
+    # One more past token is one more in total; zero and one past token are tried too.
     for one, other in itertools.permutations(names, 2):
         if base[one] < base[other]:
             for step in (1, -base[one], 1 - base[one], 3):
-                yield from tell({one: base[one] + step, other: base[other] + step})
+                yield from changed({one: base[one] + step, other: base[other] + step})
     for factor, (one, other) in itertools.product((2, 3), itertools.combinations_with_replacement(names, 2)):
-        yield from tell({one: base[one] * factor, other: base[other] * factor})
+        yield from changed({one: base[one] * factor, other: base[other] * factor})
 
 
 def _together(name: str, names: Sequence[str], base: Mapping[str, int], search: _Search) -> tuple[str, ...]:
-    """Return a symbol with those that must change with it; nothing where none are found.
+    """Return a symbol with its dependent symbols; empty if there are none.
 
-    All of one size may not: how many sizes a Reshape is given has little to do with what they are.
+    Not all symbols of one size may change: the number of sizes of a Reshape is unrelated to their values.
     """
     length = base[name] + 1
     group = [other for other in names if base[other] == base[name]]

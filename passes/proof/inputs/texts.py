@@ -1,4 +1,4 @@
-"""Strings for operators that read them: those that a pattern matches, and near misses; parts beside a delimiter."""
+"""Generate strings for operators that read them: matches of patterns and near misses; parts with delimiters."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ except ImportError:  # Python 3.10
     import sre_parse as parser
 
 NUMERALS = ("0", "1", "-1", "1.5", "2.25", "-0.75", "1e3", "17", "0.1", "3e-5", "inf", "nan")
-"""Strings that a Cast reads as numbers."""
+"""Strings that a Cast parses as numbers."""
 
-_VARIANTS = 4  # of one pattern, which repeat parts more and more often
+_VARIANTS = 4  # of one pattern, with more and more repetitions
 _LONGEST = 64
 
 
 @functools.cache
 def around_pattern(pattern: str) -> tuple[str, ...]:
-    """Return strings that a pattern matches, and the same with a character more, less or another in each place.
+    """Return matches of a pattern, and the same with a character added, removed or replaced in each place.
 
-    A pattern that Python does not parse gives none: RE2 has classes of its own.
+    A pattern that Python cannot parse yields none: RE2 has its own character classes.
     """
     try:
         with_warnings_ignored = parser.parse(pattern)
@@ -42,7 +42,7 @@ def around_pattern(pattern: str) -> tuple[str, ...]:
 
 
 def _made(parsed: Any, variant: int) -> str:
-    """Return a string that a parsed pattern matches; others for other variants."""
+    """Return a match of a parsed pattern, depending on the variant."""
     return "".join(_item(code, value, variant) for code, value in parsed)
 
 
@@ -66,7 +66,7 @@ def _item(code: Any, value: Any, variant: int) -> str:
 
 
 def _in_class(items: Sequence[Any], variant: int) -> str:
-    """Return a character of a class: its ends in turn."""
+    """Return a character of a class: alternating between its ends."""
     if items[0][0] is codes.NEGATE:
         return _other_than(lambda char: not any(_holds(item, char) for item in items[1:]), variant)
     choices = [char for item in items for char in _ends(item)]
@@ -104,7 +104,7 @@ def _other_than(allowed: Any, variant: int) -> str:
 
 @functools.cache
 def around_delimiter(delimiter: str, most: int) -> tuple[str, ...]:
-    """Return strings with a delimiter at the ends, in the middle, twice, cut short, and more often than is split."""
+    """Return strings with a delimiter at the ends, in the middle, twice, truncated, and more often than the maximum."""
     mark = delimiter or " "
     many = mark.join("abcdefghij"[: max(3, min(most + 3, 10))])
     parts = {char: f"a{char}b" for char in mark}

@@ -1,4 +1,4 @@
-"""Trials: inputs that are drawn until enough of them are accepted by the original."""
+"""Draw inputs until the original has accepted enough of them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from opshift.passes.runtime.ort_models import Feeds, RejectedError, RejectionKin
 Outputs = tuple[Any, ...]
 Result = Outputs | RejectedError
 Values = Callable[[Shapes, int | str], Feeds]
-"""Makes inputs of a turn, see `Draft.feeds`, or with 'spike' or 'trough' of one such value in each row."""
+"""Returns the inputs of a turn, see `Draft.feeds`, or with 'spike' or 'trough' with one such value in each row."""
 
 
 def overridden(values: Values, given: Feeds) -> Values:
-    """Return what makes inputs of which some are given."""
+    """Return a function that generates inputs with some of them fixed."""
     return lambda shapes, turn: {**values(shapes, turn), **given}
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is tried: shapes, inputs, elements of all inputs and outputs together, and inputs that are rejected.
+    """The limits of a search: shapes, inputs, elements of all inputs and outputs, and rejected inputs.
 
-    `long`: shapes with a long axis, besides.
+    `long`: additional shapes with a long axis.
     """
 
     shapes: int
@@ -42,40 +42,40 @@ class Budget:
 
 @dataclass(frozen=True)
 class Trials:
-    """The inputs that the original accepts, each with its outputs, and why it rejected the last of the others."""
+    """The accepted inputs with their outputs, and the reason of the last rejection."""
 
     accepted: tuple[tuple[Feeds, Outputs], ...]
     tried: int
     rejection: str
     fatal: tuple[str, ...] = ()
-    """Why onnxruntime ended, or was ended, on some."""
+    """The reasons why onnxruntime ended, or was ended, on some inputs."""
 
     def __add__(self, other: Trials) -> Trials:
-        """Return both."""
+        """Return the union."""
         accepted, fatal = self.accepted + other.accepted, self.fatal + other.fatal
         return Trials(accepted, self.tried + other.tried, other.rejection or self.rejection, fatal)
 
     @property
     def largest(self) -> int:
-        """Return how many elements the largest input has."""
+        """Return the number of elements of the largest input."""
         return max((_elements(value) for feeds, _ in self.accepted for value in feeds.values()), default=0)
 
 
-_FIRST = 8  # shapes that are tried with other values where none is accepted
-_FATAL = 3  # inputs that end onnxruntime, after which no more are tried
-_FATAL_AT_FIRST = 16  # the same where none is accepted yet and none took long to end it
-_LARGEST = 2**28  # elements of all inputs together: they are held several times, in 8 bytes each
+_FIRST = 8  # shapes that are tried with other values if none is accepted
+_FATAL = 3  # maximum number of inputs that end onnxruntime
+_FATAL_AT_FIRST = 16  # the same before the first accepted input, if none took long
+_LARGEST = 2**28  # elements of all inputs together: several copies exist, with 8 bytes for each
 _AT_ONCE = 32  # inputs that are drawn while others run
-_LONG = 1000  # elements along an axis, from which on inputs of a whole model are tried if they cost nothing
+_LONG = 1000  # axis length above which inputs of a whole model are tried only if they cost nothing
 
 
 def _total(shapes: Shapes) -> int:
-    """Return how many elements all inputs of these shapes have together."""
+    """Return the number of elements of all inputs with these shapes."""
     return sum(map(math.prod, shapes.values()))
 
 
 def _elements(value: Any) -> int:
-    """Return how many elements an input or an output has."""
+    """Return the number of elements of an input or an output."""
     if isinstance(value, dict):
         value = list(value.values())
     return sum(map(_elements, value)) if isinstance(value, list) else int(getattr(value, "size", 0))
@@ -91,12 +91,12 @@ def find_trials(
     repair: Repair | None = None,
     pace: Pace | None = None,
 ) -> Trials:
-    """Return inputs that the original accepts: one of each shape, then more of each distribution, then long ones.
+    """Return accepted inputs: one of each shape, then more of each distribution, then long ones.
 
-    `long` yields shapes with long axes, given shapes that are accepted; `budget.long` says how many are tried.
-    Where few shapes are accepted `repair` looks for others. A rejected index is followed by one that is not negative.
-    Three inputs are found even where the first is larger than the budget. What the `pace` does not allow is left out,
-    but for the least number of inputs, which have a small shape.
+    `long` yields shapes with long axes, given accepted shapes; `budget.long` limits their number. If few shapes are
+    accepted, `repair` searches others. A rejected index is followed by a nonnegative one. Three inputs are found even
+    if the first is larger than the budget. Inputs beyond the `pace` are skipped, except the minimum number of inputs,
+    which have a small shape.
     """
     search = _Search(draft, values, plain, budget, repair, pace)
     search.fit(shapes)
@@ -107,25 +107,25 @@ def find_trials(
 
 
 _ROUNDS = 8
-"""Rounds of all distributions that one shape is tried with, where the budget allows: few elements show little.
+"""The maximum number of rounds of all distributions for one shape: small shapes show little in one round.
 
-One without any element is tried in half as many.
+A shape without elements gets half as many rounds.
 """
 
 
 @dataclass
 class _Search:
-    """A search of inputs, and what it has found.
+    """A search for inputs, with its results.
 
     Attributes:
-        found: the inputs that are accepted, each with its outputs.
-        fitting: the shapes of which an input is accepted.
-        rejections: why others are not.
-        fatal: of those, why onnxruntime ended.
-        elements: how many elements the accepted inputs and their outputs have, and `most` of one of them.
-        patience: how many rejections end the search.
-        slow: an input went beyond a limit.
-        early: how many inputs ended onnxruntime before the first was accepted.
+        found: the accepted inputs, each with its outputs.
+        fitting: the shapes with an accepted input.
+        rejections: the reasons why others are rejected.
+        fatal: the reasons why onnxruntime ended.
+        elements: the total number of elements of the accepted inputs and their outputs; `most` is the largest of one.
+        patience: the number of rejections that ends the search.
+        slow: whether an input exceeded a limit.
+        early: the number of inputs that ended onnxruntime before the first accepted one.
     """
 
     draft: Draft
@@ -145,20 +145,20 @@ class _Search:
     early: int = 0
 
     def __post_init__(self) -> None:
-        """Be as patient as the budget says."""
+        """Set the patience from the budget."""
         self.patience = self.budget.rejections
 
     def fit(self, shapes: Iterable[Shapes]) -> None:
-        """Look for shapes that are accepted, with an input of each."""
+        """Search for accepted shapes, with one input of each."""
         for shape in self._fitted(shapes) if not self._spent() else ():
             self.fitting.append(shape)
             if len(self.fitting) == self.budget.shapes or self._spent():
                 break
-        if self.fitting:  # shapes for which none are accepted leave room for values of those that are
+        if self.fitting:  # limit the shapes without accepted inputs, for values of accepted shapes
             self.patience = max(self.patience, len(self.rejections) + self.budget.rejections // 4)
 
     def vary(self) -> None:
-        """Try each shape with other values, as long as the budget lasts."""
+        """Try each shape with other values within the budget."""
         turns = range(1, _ROUNDS * self.draft.turns())
         further = (
             (shape, turn + position)
@@ -174,7 +174,7 @@ class _Search:
             self._attempt(*batch)
 
     def reach_least(self) -> None:
-        """Try the smallest shape until the least number of inputs is found."""
+        """Try the smallest shape until the minimum number of inputs is found."""
         small = sorted(self.fitting, key=lambda shape: (not _total(shape), _total(shape)))[:1]
         for turn, shape in itertools.product(range(1, _ROUNDS * self.draft.turns()), small):
             if len(self.found) < self._least and not self._spent():
@@ -192,7 +192,7 @@ class _Search:
                     self._attempt((shape, turn))
 
     def result(self) -> Trials:
-        """Return what was found."""
+        """Return the found inputs."""
         rejection = self.fatal[0] if self.fatal else (self.rejections or ["no shape was found"])[-1]
         return Trials(tuple(self.found), len(self.found) + len(self.rejections), rejection, tuple(self.fatal))
 
@@ -213,19 +213,19 @@ class _Search:
         return not self.pace or self.pace.take(_total(shape))
 
     def _cheap(self, shape: Shapes) -> bool:
-        """Return whether a shape of a whole model has no axis of thousands, or costs nothing all the same."""
+        """Return whether a shape of a whole model has no axis of thousands, or costs nothing anyway."""
         long = self.draft.allowed.whole and max(itertools.chain(*shape.values()), default=0) > _LONG
         return not long or not self.pace or self.pace.is_free(_total(shape))
 
     def _fitted(self, shapes: Iterable[Shapes]) -> Iterator[Shapes]:
-        """Yield the shapes that are accepted, with an input of each already found."""
+        """Yield the accepted shapes, after one input of each is found."""
         repair, fitting = self.repair, self.fitting
         first: list[Shapes] = []
         for shape in shapes:
             if fitting and not self._affordable(shape):
                 continue
             first += [shape] * (len(first) < _FIRST)
-            # Of inputs without elements there is only one of each shape.
+            # Without elements, there is only one input of each shape.
             turns = dict.fromkeys((len(fitting), 0, 1, 2)[: 1 if not _total(shape) else 2 if repair else 4])
             if any(self._attempt((shape, turn)) for turn in turns):
                 yield shape
@@ -234,7 +234,7 @@ class _Search:
         if repair:
             yield from repair(self._repaired, tuple(fitting))
         if (repair or self.draft.allowed.whole) and all(any(0 in dims for dims in one.values()) for one in fitting):
-            # It may be the values that are rejected, and not the shapes; nothing is wrong with those of empty inputs.
+            # The values may be rejected instead of the shapes; empty inputs have no wrong values.
             full = [shape for shape in first if not any(0 in dims for dims in shape.values())] or first
             tries = itertools.product(range(2, 8 * self.draft.turns()), full)
             accepted = (shape for turn, shape in tries if not self._spent() and self._attempt((shape, turn)))
@@ -244,7 +244,7 @@ class _Search:
         return not self._spent() and self._affordable(shape) and self._attempt((shape, len(self.fitting)))
 
     def _attempt(self, *batch: tuple[Shapes, int | str]) -> bool:
-        """Try these, and what is rejected once more with values in range; return whether any was accepted."""
+        """Try a batch, and retry rejected inputs with values in range; return whether any was accepted."""
         accepted = self._run(batch)
         again = [
             (shape, -1 - turn)
@@ -254,12 +254,12 @@ class _Search:
         return any([*accepted, *(self._run(again) if again else ())])
 
     def _run(self, batch: Sequence[tuple[Shapes, int | str]]) -> list[bool]:
-        """Return which of some tries are accepted; after one that ends onnxruntime come no others."""
+        """Return whether each input was accepted; the list ends after an input that ends onnxruntime."""
         if (size := max(_total(shape) for shape, _ in batch)) > _LARGEST:
             self.rejections.append(f"inputs of these shapes have {size} elements, and at most {_LARGEST} are drawn")
             return [False] * len(batch)
         if not all(Facts(None, dims).holdable for shape, _ in batch for dims in shape.values()):
-            # It has no empty ones either, with any dimension like that.
+            # numpy has no empty arrays either, with such a dimension.
             self.rejections.append("numpy has no arrays of these shapes")
             return [False] * len(batch)
         if self.pace:
@@ -278,7 +278,7 @@ class _Search:
         return [not isinstance(result, RejectedError) for result in results]
 
     def _count(self, feeds: Feeds, result: Result) -> None:
-        """Keep an input that is accepted, or the reason why it is not."""
+        """Store an accepted input, or the reason of a rejection."""
         if isinstance(result, RejectedError):
             self.rejections.append(str(result))
             self.fatal.extend([str(result)] * (result.why in (RejectionKind.DEATH, RejectionKind.LIMIT)))
@@ -291,7 +291,7 @@ class _Search:
 
 
 def whole_budget(weights: int, specs: Sequence[Spec], nodes: int, effort: float = 1.0) -> Budget:
-    """Return the most to try on a whole model, by its size and the effort; its pace may allow less."""
+    """Return the budget for a whole model, by its size and the effort; its pace may permit less."""
     static = sum(math.prod(dim if isinstance(dim, int) else 2 for dim in spec.dims or ()) for spec in specs)
     cost = 1 + weights + 64 * static + 100_000 * nodes
     count = max(3, math.ceil(effort * min(160, max(3, 1_000_000_000 // cost))))

@@ -1,4 +1,4 @@
-"""User inputs: an .npz, or the layout of ONNX's own test data. Files are not trusted."""
+"""Read user inputs: an .npz file, or the layout of ONNX's own test data. Files are not trusted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from opshift.passes.proof.wider_types import is_float
 UserInputs = Mapping[str, Value]
 
 _LARGEST = 2**32
-"""Bytes: no array that is given is larger."""
+"""The maximum size of an array in bytes."""
 
 
 class _WrongError(Exception):
@@ -38,11 +38,11 @@ class _WrongError(Exception):
 def read(path: str | os.PathLike[str], specs: Sequence[Spec]) -> tuple[UserInputs, ...]:
     """Return the inputs in an .npz, a directory with input_0.pb and so on, or one with several such directories.
 
-    An .npz has an array for each name of an input; input_K.pb is the K-th input that has no initializer. What is not
-    there is left out.
+    An .npz has an array for each input name; input_K.pb is the K-th input without an initializer. Missing inputs are
+    left out.
 
     Raises:
-        UsageError: there is no such file, it cannot be read, or does not fit the model. No pickle is ever loaded.
+        UsageError: there is no such file, it cannot be read, or it does not fit the model. No pickle is ever loaded.
     """
     place = Path(path)
     if place.is_dir():
@@ -63,7 +63,7 @@ def read(path: str | os.PathLike[str], specs: Sequence[Spec]) -> tuple[UserInput
 def of(
     source: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]], specs: Sequence[Spec]
 ) -> tuple[UserInputs, ...]:
-    """Return the inputs in a file or directory, see `read`, or those that are given by name, once or several times.
+    """Return the inputs in a file or directory, see `read`, or in one or several mappings by name.
 
     Raises:
         UsageError: they do not fit the model.
@@ -91,7 +91,7 @@ def of(
                 )
             else:
                 given[name] = _of_type(np.asarray(value), spec)
-        except (_WrongError, TypeError, ValueError) as error:  # numpy makes no array of lists of several lengths
+        except (_WrongError, TypeError, ValueError) as error:  # numpy makes no array of ragged lists
             raise UsageError(f"The value given for {name} does not fit the model: {error}.") from error
     return (_fitted(Path("the caller"), specs, given),)
 
@@ -118,12 +118,12 @@ def _converted(name: str, value: Value, element_type: int) -> Value:
 
 
 def shapes(given: UserInputs) -> dict[str, Shape]:
-    """Return the shapes that given inputs fix, for `shapes.with_shapes`: those of tensors."""
+    """Return the shapes of tensors in user inputs, for `shapes.with_shapes`."""
     return {name: value.shape for name, value in given.items() if isinstance(value, np.ndarray)}
 
 
 def _fitted(place: Path, specs: Sequence[Spec], given: dict[str, Value]) -> UserInputs:
-    """Return what is given if its shapes fit.
+    """Return the user inputs if their shapes fit.
 
     Raises:
         UsageError: they do not.
@@ -162,10 +162,10 @@ def _npz(place: Path, specs: Sequence[Spec]) -> UserInputs:
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
-    """Return one array of an .npz, whose header is looked at before anything is set aside for it.
+    """Return one array of an .npz; its header is checked before memory is allocated.
 
     Raises:
-        _WrongError: it is no array of plain elements.
+        _WrongError: it is not an array of plain elements.
     """
     with archive.open(info) as file:
         try:
@@ -176,7 +176,7 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
             raise _WrongError(f"is not in numpy's format ({_line(error)}): write it with numpy.savez") from error
     if dtype.hasobject:
         raise _WrongError("holds Python objects, which are never loaded: give strings as an array of dtype str")
-    size = math.prod(shape) * max(dtype.itemsize, 1)  # an element of no bytes, such as of <U0, becomes an object here
+    size = math.prod(shape) * max(dtype.itemsize, 1)  # an element of no bytes, such as <U0, becomes an object here
     if size > min(info.file_size, _LARGEST) or any(length < 0 for length in shape):
         what = f"claims to have {size} bytes, but the file holds {info.file_size}"
         raise _WrongError(f"{what}: at most {_LARGEST} can be given")
@@ -188,7 +188,7 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
 
 
 def _of_type(array: Array, spec: Spec) -> Array:
-    """Return an array with the element type of an input, which it must have already but for how numpy stores it.
+    """Return an array with an input's element type, which it must have apart from numpy's storage.
 
     Raises:
         _WrongError: it has another, or the input is a sequence.
@@ -203,7 +203,7 @@ def _of_type(array: Array, spec: Spec) -> Array:
     wanted = np_dtype(spec.element_type) if spec.element_type else array.dtype
     if array.dtype == wanted:
         return array
-    # numpy writes bfloat16 and the like as raw bytes of their width.
+    # numpy stores bfloat16 and the like as raw bytes of their width.
     if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == wanted.itemsize:
         return array.reshape(-1).view(wanted).reshape(array.shape)
     raise _WrongError(f"is {_named(array.dtype)}, and the input is {_named(wanted)}: convert it with astype")
@@ -226,7 +226,7 @@ def _directory(place: Path, specs: Sequence[Spec]) -> UserInputs:
                 + ", ".join(f"input_{at}.pb is {spec.name}" for at, spec in enumerate(specs))
             )
         spec = specs[int(number)]
-        if not file.is_file():  # opening a FIFO waits
+        if not file.is_file():  # opening a FIFO blocks
             raise UsageError(f"{file} is not a regular file.")
         try:
             given[spec.name] = _parsed(file.read_bytes(), spec)
@@ -238,10 +238,10 @@ def _directory(place: Path, specs: Sequence[Spec]) -> UserInputs:
 
 
 def _parsed(data: bytes, spec: Spec) -> Value:
-    """Return the value that a file holds for an input.
+    """Return the value of an input from a file's data.
 
     Raises:
-        _WrongError: it holds another.
+        _WrongError: the data are of another kind or type.
     """
     proto = {"tensor": TensorProto, "sequence": SequenceProto}.get(spec.kind, OptionalProto)()
     try:
@@ -271,11 +271,11 @@ def _value(proto: Any, spec: Spec) -> Value:
 
 
 def _tensor(tensor: onnx.TensorProto, spec: Spec) -> Array:
-    """Return the elements of a tensor, as many as it says to have.
+    """Return the elements of a tensor, if their number matches its dims.
 
     Raises:
         _WrongError: its element type is another, or its elements are in another file.
-        ValueError: they are not that many.
+        ValueError: their number differs.
     """
     name = TensorProto.DataType.Name
     if tensor.data_type not in TensorProto.DataType.values() or not tensor.data_type:
@@ -304,14 +304,14 @@ def write(
     graph: onnx.GraphProto,
     batch: Batch | None = None,
 ) -> Path:
-    """Write inputs and outputs as test_data_set_0 in a directory, and return where.
+    """Write inputs and outputs as test_data_set_0 in a directory, and return its path.
 
     `outputs` are by name or in the graph's order: tensors, sequences, maps, or None for an optional that is absent.
-    With a batch they are written when that is published.
+    With a batch, they are written when it is published.
 
     Raises:
-        UsageError: other files of these names are there.
-        OSError: a folder cannot be made, or a file not be written.
+        UsageError: other files with these names exist.
+        OSError: a folder cannot be created, or a file cannot be written.
     """
     if batch is None:
         with Batch() as alone:
@@ -338,12 +338,12 @@ def write(
 
 
 def taken(path: Path) -> str:
-    """Return the message for a file that is in place of another."""
+    """Return the message for a path that another file occupies."""
     return f"{shown_path(path)} exists already, and nothing is overwritten. Name another directory."
 
 
 def _proto(value: Any, name: str, kind: onnx.TypeProto) -> Any:
-    """Return a value as the message that its type has in test data."""
+    """Return a value as the protobuf message for its type in test data."""
     which = kind.WhichOneof("value")
     if which == "optional_type" or value is None:
         return _optional(value, name, kind.optional_type.elem_type)

@@ -1,6 +1,6 @@
-"""Inputs as they usually are: normal numbers, small integers, indices inside; for claims that hold for such inputs.
+"""Generate typical inputs: normal numbers, small integers, indices inside; for claims about such inputs.
 
-Padding is usual too: rows of zeros, and inputs that are zero throughout.
+Padding is typical too: rows of zeros, and inputs of only zeros.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 from opshift.passes.runtime.ort_session import Session
 
 _DRAWS = 3
-"""Inputs of each shape."""
+"""The number of inputs of each shape."""
 _SHAPES = 2
-"""Shapes, if the model leaves a choice: the largest of the first few that it accepts."""
+"""The number of shapes if the model has dynamic dims: the largest of the first accepted ones."""
 _ACCEPTED, _TRIED = 6, 64
-"""Shapes that are accepted before the choice, and that are tried at most."""
+"""The numbers of accepted shapes before the choice, and of tried shapes at most."""
 
 
 @dataclass(frozen=True)
 class UsualInputs:
-    """Inputs that a model accepts, and what they are, for people; `rejection` tells why it accepts none."""
+    """Inputs that a model accepts, and their description for users; `rejection` is why it accepts none."""
 
     feeds: tuple[Feeds, ...]
     described: str
@@ -42,9 +42,9 @@ class UsualInputs:
 def usual_inputs(
     source: Runnable, given: Any, seed: int, limits: Limits, *, fixed: Runnable | None = None
 ) -> UsualInputs:
-    """Return the inputs of the user, with usual ones where these leave some out, or usual ones alone.
+    """Return the user inputs, completed by typical ones, or only typical ones.
 
-    They have the shapes that a `fixed` model gives its inputs.
+    They have the input shapes of a `fixed` model.
 
     Raises:
         UsageError: the user's inputs do not fit the model.
@@ -69,7 +69,7 @@ def usual_inputs(
 def _accepted(
     source: Runnable, session: Session, specs: tuple[generator.Spec, ...], fixed: Mapping[str, Any], rng: generator.Rng
 ) -> tuple[list[Feeds], str]:
-    """Return inputs that are accepted, and why the last of the others is not."""
+    """Return accepted inputs, and the reason of the last rejection."""
     if len(fixed) == len(specs):
         result = session.run_all([fixed])[0]
         return ([], str(result)) if isinstance(result, RejectedError) else ([fixed], "")
@@ -108,7 +108,7 @@ def _with_both_decisions(feeds: Feeds, turn: int) -> Feeds:
 
 
 def _padded(feeds: Feeds) -> tuple[Feeds, ...]:
-    """Return inputs of which every second row is zero, of which all floats are, and of which all numbers are."""
+    """Return variants: every second row zero, all floats zero, and all numbers zero."""
     return (
         {name: _with_zeros(value, 2) if _is_float(value) else value for name, value in feeds.items()},
         {name: _with_zeros(value, 1) if _is_float(value) else value for name, value in feeds.items()},
@@ -121,7 +121,7 @@ def _is_float(value: Any) -> bool:
 
 
 def _with_zeros(value: Any, step: int) -> Any:
-    """Return an array with zeros in place of the first of each `step` rows along the last axis."""
+    """Return an array with zeros in the first of each `step` rows along the last axis."""
     if not isinstance(value, np.ndarray) or value.dtype == object:
         return value
     found = value.copy()

@@ -1,4 +1,4 @@
-"""Classify inputs by their adversarial values, from the arrays alone, and count the inputs of each class."""
+"""Classify inputs by their adversarial values, using only the arrays, and count the inputs of each class."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from opshift.passes.proof.inputs.distributions import limits
 from opshift.passes.proof.inputs.input_specs import Spec, Value, arrays, np_dtype
 from opshift.passes.proof.inputs.shape_search import sizes_of, symbols
 
-_SHORT = 2**12  # elements: of a larger array no more than the beginning of its longest axis is looked at
+_SHORT = 2**12  # maximum elements: for a larger array, only the beginning of its longest axis is checked
 
 
 def classes(trials: Sequence[Mapping[str, Value]]) -> list[frozenset[str]]:
-    """Return the classes that each input of a model belongs to, in the words of `NAMES`."""
+    """Return the classes of each input of a model, in the words of `NAMES`."""
     found: list[set[str]] = [set() for _ in trials]
     alike: dict[tuple[np.dtype[Any], Shape], tuple[list[int], list[Array]]] = {}
     for number, feeds in enumerate(trials):
@@ -44,14 +44,14 @@ def applicable(specs: Iterable[Spec]) -> tuple[str, ...]:
 
 
 def counted(trials: Sequence[Mapping[str, Value]], specs: Iterable[Spec]) -> dict[str, int]:
-    """Return how many inputs belong to each class that can occur; 0 for one to which none does."""
+    """Return the number of inputs in each possible class; 0 for a class without inputs."""
     found = Counter(name for names in classes(trials) for name in names)
     possible = applicable(specs)
     return {name: found[name] for name in NAMES if name in possible or found[name]}
 
 
 def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return counts of several comparisons as one."""
+    """Return the total counts of several comparisons."""
     totals: dict[str, int] = {}
     for count in counts:
         for name, number in count.items():
@@ -73,11 +73,11 @@ def seen(specs: Sequence[Spec], trials: Iterable[Mapping[str, Value]]) -> dict[s
 
 _Held = npt.NDArray[np.bool_]
 _Test = Callable[[Array], _Held]
-"""Tells of arrays of one shape, stacked along a first axis, which belong to a class."""
+"""Returns which of several arrays of one shape, stacked along a first axis, belong to a class."""
 
 
 def _some(elements: Any) -> _Held:
-    """Return in which arrays some element is marked."""
+    """Return the arrays that have a marked element."""
     marked: _Held = np.asarray(elements)
     return np.asarray(marked.any(axis=tuple(range(1, marked.ndim))))
 
@@ -87,14 +87,14 @@ def _every(array: Array, held: bool) -> _Held:
 
 
 def _rows(stacked: Array) -> Iterator[Array]:
-    """Yield the arrays, for each axis that has two elements or more, with that axis last."""
+    """Yield the arrays with each axis of two or more elements moved to the end."""
     for axis, length in enumerate(stacked.shape[1:], 1):
         if length > 1 and stacked.size:
             yield np.moveaxis(stacked, axis, -1)
 
 
 def _in_rows(stacked: Array, test: Callable[[Array], Any]) -> _Held:
-    """Return which arrays have a row, along some axis, that passes a test."""
+    """Return the arrays that have a row, along some axis, that passes a test."""
     held = _every(stacked, False)
     for rows in _rows(stacked):
         held |= _some(test(rows))
@@ -102,7 +102,7 @@ def _in_rows(stacked: Array, test: Callable[[Array], Any]) -> _Held:
 
 
 def _beginning(array: Array) -> Array:
-    """Return an array that is not large, or the beginning of its longest axis."""
+    """Return a small array, or the beginning of the longest axis of a large one."""
     if array.size <= _SHORT:
         return array
     longest = int(np.argmax(array.shape))
@@ -111,21 +111,21 @@ def _beginning(array: Array) -> Array:
 
 
 def _twice(rows: Array) -> _Held:
-    """Return which rows have their largest or their least element twice, and something else besides."""
+    """Return the rows whose largest or least element occurs twice, beside other elements."""
     ends = (np.max(rows, -1, keepdims=True), np.min(rows, -1, keepdims=True))
     most, least = (np.sum(rows == end, -1) for end in ends)
     return np.asarray(((most > 1) & (most < rows.shape[-1])) | ((least > 1) & (least < rows.shape[-1])))
 
 
 def _outside(array: Array, bound: int) -> _Held:
-    """Return which integers reach a bound, on either side."""
+    """Return the arrays whose integers reach a bound, on either side."""
     least, most = limits(array.dtype) or (0, 0)
     above = array >= array.dtype.type(bound) if most >= bound else np.zeros(array.shape, np.bool_)
     return above | (array <= array.dtype.type(-bound)) if least <= -bound else above
 
 
 def _ends(array: Array) -> _Held:
-    """Return which integers are the least or the largest of their type, 0 aside."""
+    """Return the arrays with the least or the largest integer of their type, except 0."""
     found = np.zeros(array.shape, np.bool_)
     for end in limits(array.dtype) or ():
         found |= (array == array.dtype.type(end)) & (end != 0)
@@ -166,12 +166,12 @@ _STRINGS: dict[str, _Test] = {
 NAMES: tuple[str, ...] = tuple(
     dict.fromkeys((*_ORDERED, *_EVERY, *_FLOATS, *_INTEGERS, *_STRINGS, "empty sequence", "absent"))
 )
-"""All classes, in the order in which they are told."""
+"""All classes, in the order of reports."""
 
 
 @functools.cache
 def _tests(dtype: np.dtype[Any]) -> dict[str, _Test]:
-    """Return the classes that arrays of a dtype can belong to."""
+    """Return the possible classes of arrays of a dtype."""
     if dtype == np.object_:
         return {**_EVERY, **_STRINGS}
     if dtype.kind in "bc":
@@ -188,7 +188,7 @@ def _tests(dtype: np.dtype[Any]) -> dict[str, _Test]:
 
 
 def _holds(dtype: np.dtype[Any], name: str) -> bool:
-    """Return whether a type of floats has values of a class: some have no infinities, no NaN, no sign, no zero."""
+    """Return whether a float type has values of a class: some have no infinities, no NaN, no sign, or no zero."""
     example = {"+inf": np.inf, "-inf": -np.inf, "all -inf rows": -np.inf, "NaN": np.nan, "-0.0": -0.0}.get(name)
     if name == "subnormal":
         info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
@@ -201,7 +201,7 @@ def _holds(dtype: np.dtype[Any], name: str) -> bool:
 
 
 def _of_value(value: Value) -> Iterator[str]:
-    """Yield the classes of a value that is no array."""
+    """Yield the classes of a value that is not an array."""
     if value is None:
         yield "absent"
     elif isinstance(value, list) and not value:
@@ -210,7 +210,7 @@ def _of_value(value: Value) -> Iterator[str]:
 
 def _of_arrays(dtype: np.dtype[Any], stacked: Array) -> Iterator[tuple[str, _Held]]:
     """Yield each class with the arrays that belong to it."""
-    # Compared as wider numbers, of which every one of these has its own.
+    # Compared as wider numbers, which represent each of these exactly.
     wide = stacked.astype(np.float32) if dtype.kind == "V" and limits(dtype) is None else stacked
     for name, test in _tests(dtype).items():
         yield name, test(wide if name in _PLAIN else stacked)

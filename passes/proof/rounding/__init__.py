@@ -1,1 +1,1 @@
-"""Bounds for rounding: wide runs, perturbed runs, and what follows from them."""
+"""Compute bounds for rounding from wide runs and perturbed runs."""

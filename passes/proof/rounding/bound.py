@@ -1,8 +1,8 @@
-"""The allowed departure of an output, and its derivation from runs of a model.
+"""Define the accepted difference of an output, and derive it from runs of a model.
 
-The bound is 8 times the largest distance from the wide run, of the narrow run and of the perturbed ones. Only results
-that are not much larger than an element count for it, since its own distance may be small by chance: so much larger
-that half of its digits remain. The rounding of a timestamp has no bearing on a score beside it.
+The bound is 8 times the largest distance of the narrow run and the perturbed runs from the wide run. The distances of
+other results count for an element, since its own may be small by chance, but only of results that are not much larger,
+so that half of its digits remain. The rounding of a timestamp is irrelevant to a score beside it.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from opshift.passes.proof.wider_types import is_float, wider
 from opshift.passes.runtime.ort_models import Array
 
 FACTOR = 8
-"""The factor between the distance and the bound; the least significant bits of two right results differ by less."""
+"""The factor between the distance and the bound; least significant bits of two right results differ by less."""
 
 
 _LOST = 8 * FACTOR
-"""The same for what no digit is right of: a quotient of two such numbers may be far from all that were seen."""
+"""The same for results without any correct digit: a quotient of two such numbers may be far from all seen ones."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The allowed departure of an output.
+    """The accepted difference of an output.
 
     Attributes:
         slack: the absolute distance.
-        unstable: the elements at which rounding decides everything; None where there are none.
+        unstable: the elements that rounding can change completely; None if there are none.
         huge: elements that are not finite in one of the two do not count.
         wild: elements that are not finite in both do not count.
-        undecided: the order of a sum of infinities decides which elements are NaN, of which the next node may make
-            numbers.
+        undecided: the elements of sums of infinities, whose order decides which are NaN; the next node may turn these
+            into numbers.
         unsigned: the sign of a zero does not count.
         lost: no element counts.
         estimated: how much further apart the two may be for all that is known, where the distance was not measured,
@@ -72,11 +72,11 @@ class Bound:
         return replace(other, huge=self.huge, wild=self.wild, unsigned=self.unsigned, lost=self.lost)
 
     def spread(self) -> Bound:
-        """Return a bound with every element unstable if one is: rounding decides the whole row that it is in."""
+        """Return a bound with every element unstable if one is: rounding decides its whole row."""
         return self if self.unstable is None else replace(self, unstable=np.ones_like(self.unstable))
 
     def plus(self, slack: float, graded: npt.NDArray[np.float64] | None = None) -> Bound:
-        """Return a bound that is wider by so much, or by so much for each element."""
+        """Return a bound that is wider by an amount, or by an amount for each element."""
         ends = self.ends and (self.ends[0] - slack, self.ends[1] + slack)
         items = tuple(item.plus(slack) for item in self.items)
         if self.graded is None:
@@ -85,9 +85,9 @@ class Bound:
         return replace(self, slack=self.slack + slack, graded=wider_grades, ends=ends, items=items)
 
     def reaching(self, value: Any, other: Any) -> Bound:
-        """Return a bound within which another value is as right: wider by its distance, element by element.
+        """Return a bound that also accepts another value: wider by its distance, element by element.
 
-        What is not finite in one of the two has no distance, and integers have none: those that differ do not count.
+        Integers and elements that are not finite in one of the two have no distance: they do not count if they differ.
         """
         if not isinstance(value, np.ndarray) or not isinstance(other, np.ndarray):
             return self
@@ -125,13 +125,14 @@ EXACT = Bound()
 
 
 Enough = Callable[[Sequence[Bound]], bool]
-"""Says whether two models differ by no more than these bounds of their outputs."""
+"""Returns whether two models differ by no more than these bounds of their outputs."""
 
 
 def bound_of_steps(plain: Any, runs: Sequence[Any], factor: int = 1) -> Bound:
-    """Return by how many steps each of the integers made of floats is apart in the runs: not at all if far from a tie.
+    """Return the accepted steps of integers that were converted from floats: none far from a tie.
 
-    Quantized values are a step apart or not; of those that were only cast, `factor` times the distance is allowed.
+    Quantized values differ by one step or not at all; for values that were only cast, `factor` times the distance is
+    accepted.
     """
     if any(not isinstance(run, np.ndarray) or run.shape != plain.shape for run in runs):
         return bound_of_runs(plain, runs)
@@ -160,7 +161,7 @@ def bound_of_runs(plain: Any, runs: Sequence[Any]) -> Bound:
     if wide.dtype.kind != "f":
         unstable = functools.reduce(np.logical_or, [other != wide for other in others])
         return Bound(0.0, unstable if unstable.any() else None)
-    # An array of 64 axes has no room for another one.
+    # An array of 64 axes cannot get another one.
     finite = functools.reduce(np.logical_and, [np.isfinite(other) for other in (wide, *others)])
     alike = functools.reduce(np.logical_and, [(other == wide) | (np.isnan(other) & np.isnan(wide)) for other in others])
     with np.errstate(invalid="ignore", over="ignore"):
@@ -168,10 +169,10 @@ def bound_of_runs(plain: Any, runs: Sequence[Any]) -> Bound:
         size = np.where(finite, np.abs(wide), 0.0)
     largest = float(size.max(initial=0.0))
     unstable = ~finite & ~alike
-    lost = apart > largest / 2  # no digit is right: all is cancelled on the way, or it lies where a function jumps
+    lost = apart > largest / 2  # no digit is right: cancellation, or a jump of a function
     if lost.any() and bool((lost | (size == 0)).all()):
         slack = _LOST * float(apart.max())
-        # Whole numbers jump: one that is 0 in every run stays 0, whatever the others do.
+        # Whole numbers jump: a number that is 0 in every run stays 0, whatever the others do.
         whole = all(bool((np.trunc(other) == other)[finite].all()) for other in (wide, *others))
         graded = np.where(apart > 0, slack, 0.0) if whole else None
         ends = _ends(wider(plain), runs) if whole else None
@@ -200,9 +201,9 @@ def as_array(values: dict[Any, Any]) -> Any:
 def _ends(
     plain: npt.NDArray[np.float64], runs: Sequence[Any]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the ends of whole numbers that all runs move in one direction, and else infinities.
+    """Return the limits of whole numbers that all runs move in one direction; infinities for others.
 
-    What is rounded up beside a tie is larger by 1 or more, and in no kernel smaller.
+    A number that is rounded up beside a tie is larger by 1 or more, and never smaller in any kernel.
     """
     lowest, highest = (functools.reduce(least, [plain, *runs]) for least in (np.fmin, np.fmax))
     return np.where(lowest < plain, -np.inf, lowest), np.where(highest > plain, np.inf, highest)
@@ -214,12 +215,12 @@ def _graded(
     size: npt.NDArray[np.float64],
     lost: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64] | None:
-    """Return the bound of each element by those that are not much larger; None where it is the same for all.
+    """Return the bound of each element from results that are not much larger; None if it is the same for all.
 
-    What moves by more than half of its digits decides for others of that kind alone: it lies where a function jumps, or
-    is what is left of large numbers. `lost` are the distances of those of which no digit is right. A zero has no size
-    of its own: it may be what is left of large numbers, and where products are added without being rounded first
-    (FMA), their last digits are left; those of float, where kernels of 16 bits add them.
+    An element that moves by more than half of its digits counts only for others that do, too: it is at a jump of a
+    function, or the result of cancellation. `lost` are the distances of elements without any correct digit. A zero has
+    no magnitude: it may be the result of cancellation, and if products are added without being rounded first (FMA),
+    their last digits remain; those of float, if kernels of 16 bits add them.
     """
     largest = float(size.max(initial=0.0))
     if not is_float(plain.dtype):
@@ -238,7 +239,7 @@ def _graded(
 def _farthest(
     distance: npt.NDArray[np.float64], size: npt.NDArray[np.float64], reached: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return for each element the largest distance of those that are as large as it reaches."""
+    """Return, for each element, the largest distance of elements up to its limit of magnitude."""
     order = np.argsort(size, axis=None)
     ends = np.searchsorted(size.ravel()[order], reached.ravel(), side="right") - 1
     return np.asarray(np.maximum.accumulate(distance.ravel()[order])[ends].reshape(size.shape))
@@ -249,16 +250,16 @@ def _eps(plain: Array) -> float:
 
 
 def _unit(plain: Array, size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return a unit of the largest number that counts for an element; kernels may make 0 of the smallest."""
+    """Return a unit of the largest number that counts for an element; kernels may flush the smallest to 0."""
     info = ml_dtypes.finfo(plain.dtype)  # type: ignore[no-untyped-call]
     least = float(info.tiny if plain.dtype.itemsize > 2 else info.smallest_subnormal)
     return np.asarray(float(info.eps) * np.minimum(_reached(plain, size), size.max(initial=0.0)) + 2 * least)
 
 
 def _reached(plain: Array, size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return how large others may be that count for elements of these sizes; of the largest doubles, any.
+    """Return the maximum magnitude of results that count for elements of these sizes; no limit for huge doubles.
 
-    8 units of those are then half of the digits: they are 4 times as large in float16, and 362 times in float.
+    8 units of such results are half of the digits: they are 4 times as large in float16, and 362 times in float.
     """
     with np.errstate(over="ignore"):
         return size * max(1.0, 1 / (FACTOR * math.sqrt(_eps(plain))))
@@ -270,9 +271,9 @@ def nothing_counts(value: Any) -> Bound:
 
 
 def rounded(value: Any, *, in_float: bool = False) -> Bound:
-    """Return 8 units of rounding of the largest value of an output, the bound where nothing better is known.
+    """Return 8 units of rounding of an output's largest value, the bound if no better one is known.
 
-    They are those of its type, or where it is computed `in_float` those of float at least.
+    The units are those of its type, or at least those of float if it is computed `in_float`.
     """
     if not isinstance(value, np.ndarray) or not is_float(value.dtype):
         return EXACT
@@ -284,7 +285,7 @@ def rounded(value: Any, *, in_float: bool = False) -> Bound:
 
 
 def half_the_digits(value: Any) -> float:
-    """Return the distance at which half of the digits of the largest value of an output are wrong."""
+    """Return the distance at which half of the digits of an output's largest value are wrong."""
     if not isinstance(value, np.ndarray) or not is_float(value.dtype):
         return 0.0
     eps = float(ml_dtypes.finfo(value.dtype).eps)  # type: ignore[no-untyped-call]
@@ -292,7 +293,7 @@ def half_the_digits(value: Any) -> float:
 
 
 def with_kernels(bound: Bound, value: Any) -> Bound:
-    """Return the bound of what an oracle computed for what a kernel computes; integers have no digits to lose."""
+    """Return an oracle's bound widened for a kernel's results; integers have no digits to lose."""
     if bound.graded is None or not is_float(value.dtype):
         return bound.plus(rounded(value).slack)
     size = np.abs(np.nan_to_num(value.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0))

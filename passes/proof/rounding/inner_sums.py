@@ -1,4 +1,4 @@
-"""The effect of rounded inner sums on the result of a normalization, or of a logarithm of a sum."""
+"""Model the effect of rounded inner sums on the result of a normalization, or of a logarithm of a sum."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from opshift.passes.proof.rounding.wide_nodes import WideNode
 def moved_by_inner_sum(
     wide: WideNode, inner: InnerSum, given: Mapping[str, Any], result: Any, dtype: type[np.floating[Any]], sign: int
 ) -> Any:
-    """Return the result of a node with an inner sum, moved by what the rounding of its own sums makes of it.
+    """Return the result of a node with an inner sum, moved by the effect of rounding in its sums.
 
-    Of a sum of exponentials that is off by a part of itself the logarithm is off by that part, and what is divided by
-    it too; what is divided by the root of a sum of squares by half of it. A mean that is off moves a centered row by as
-    much, divided by its spread: of a row of two numbers no perturbation shows that, since normalized they are 1 and -1
-    whatever the two are. Where a row has no more spread than the rounding of its mean, that decides everything.
-    Moving a row of a matrix by a unit of its length moves the determinant by a unit of the product of all lengths at
-    most (Hadamard). Where the rows are nearly the same, elimination may lose less than adding up all terms. What is
-    made of a signal by adding it up with the roots of unity moves by the rounding of these.
+    A relative error of a sum of exponentials becomes an absolute error of its logarithm, and a relative error of
+    quotients by the sum; division by the root of a sum of squares has half of it. An error of the mean moves a centered
+    row by as much, divided by its spread. No perturbation of two numbers shows that, since normalized they are always 1
+    and -1. If a row's spread is not larger than the rounding of its mean, rounding decides everything. Moving a row of
+    a matrix by a unit of its length moves the determinant by at most a unit of the product of all lengths (Hadamard).
+    If the rows are nearly the same, elimination may lose less than adding all terms. A transform, which adds a signal
+    times roots of unity, moves by the rounding of these roots.
     """
     node = wide.node
     x = inner.data([given[name] if name else None for name in node.input])
@@ -40,7 +40,7 @@ def moved_by_inner_sum(
     if inner.use is SumUse.LOGARITHM:
         terms = x.size / result.size
         whole = unit * float(units_of_sum(terms, np.minimum(terms, longest_run(x.reshape(1, -1)).max())))
-        with np.errstate(invalid="ignore"):  # what is infinite is no integer
+        with np.errstate(invalid="ignore"):  # infinite numbers are not integers
             return np.asarray(result + sign * whole, result.dtype)
     if inner.use is SumUse.DETERMINANT:
         with np.errstate(all="ignore"):
@@ -83,9 +83,9 @@ def moved_statistics(
     dtype: type[np.floating[Any]],
     sign: int,
 ) -> Mapping[str, Any]:
-    """Return the results of a node, of which mean and inverse deviation are moved by the rounding of its sums.
+    """Return the results of a node, with mean and inverse deviation moved by the rounding of its sums.
 
-    What a mean is off by is squared in the variance of each row: one of equal numbers is 0, or that.
+    The error of a mean is squared in the variance of its row: that of equal numbers is 0, or this square.
     """
     node = wide.node
     places = [place for place in inner.statistics if place < len(node.output) and node.output[place]]
@@ -114,7 +114,7 @@ def moved_statistics(
 
 
 def _part_of_sums(x: npt.NDArray[Any], axes: tuple[int, ...], unit: float) -> npt.NDArray[Any]:
-    """Return by which part of itself the sum of each row may be off, with dims of 1 for the axes of rows."""
+    """Return the relative error of the sum of each row, with dims of 1 for the axes of rows."""
     lengths = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
     terms = x.size // math.prod(lengths)
     rows = np.moveaxis(x, axes, range(x.ndim - len(axes), x.ndim)).reshape(-1, terms)
@@ -122,10 +122,10 @@ def _part_of_sums(x: npt.NDArray[Any], axes: tuple[int, ...], unit: float) -> np
 
 
 def _transformed(wide: WideNode, inner: InnerSum, x: npt.NDArray[Any], result: npt.NDArray[Any], unit: float) -> Any:
-    """Return a transform moved by what roots cost whose angles are rounded, up to a whole turn for each element.
+    """Return a transform moved by the errors of roots with rounded angles, up to a whole turn for each element.
 
-    The error of the last root is then as many units as the axis is long, and a part of the transform may be all
-    cancelled: in float onnxruntime 1.32.0 makes 1e-6 of the zero of six ones.
+    The error of the last root is then as many units as the axis length, and parts of the transform may cancel
+    completely: in float, onnxruntime 1.32.0 returns 1e-6 for the zero of six ones.
     """
     axes = tuple(inner.axes(attributes_of(wide.node), x.ndim, wide.opsets[""]))
     batch = x.shape[: x.ndim - len(axes)]
@@ -138,7 +138,7 @@ def _transformed(wide: WideNode, inner: InnerSum, x: npt.NDArray[Any], result: n
 
 
 def makes_constants(wide: WideNode, plain: Mapping[str, Any]) -> bool:
-    """Return whether a node is a softmax of finite rows of one number, which are 1, or 0 as logarithms, anyhow."""
+    """Return whether a node is a softmax of finite rows of one number, which are always 1, or 0 as logarithms."""
     inner = traits_of(wide.node).inner_sum
     if inner is None or inner.use not in (SumUse.LESS_LOGARITHM, SumUse.QUOTIENT):
         return False
@@ -150,7 +150,7 @@ def makes_constants(wide: WideNode, plain: Mapping[str, Any]) -> bool:
 
 
 def epsilon_of(node: onnx.NodeProto) -> float:
-    """Return what a node with an inner sum adds to a variance."""
+    """Return the epsilon that a node with an inner sum adds to a variance."""
     inner = traits_of(node).inner_sum
     default = 0.0 if inner is None or inner.bare else inner.epsilon
     return next((one.f for one in node.attribute if one.name == "epsilon"), default)
@@ -164,7 +164,7 @@ def _off_center(
     axes: tuple[int, ...],
     part: npt.NDArray[Any],
 ) -> npt.NDArray[Any]:
-    """Return by how much the rounding of their mean moves normalized rows."""
+    """Return the error of normalized rows from the rounding of their mean."""
     epsilon = epsilon_of(node)
     spread = np.sqrt(x.var(axes, keepdims=True) + epsilon)
     shift = part / 2 * np.abs(x).mean(axes, keepdims=True) / spread
@@ -187,7 +187,7 @@ def _other_root(value: npt.NDArray[Any], x: npt.NDArray[Any], axes: tuple[int, .
 def _cancelling(
     node: onnx.NodeProto, inner: InnerSum, x: npt.NDArray[Any], axes: tuple[int, ...], part: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
-    """Return by which part of itself a variance is off that is a difference of squares; NaN where no digit is right."""
+    """Return the relative error of a variance that is a difference of squares; NaN if no digit is right."""
     epsilon = epsilon_of(node)
     lost = 2 * part * (x.astype(np.float64) ** 2).mean(axes, keepdims=True) / (x.var(axes, keepdims=True) + epsilon)
     return np.where(lost * FACTOR < 1, lost, np.nan)
@@ -196,7 +196,7 @@ def _cancelling(
 def _parameter(
     node: onnx.NodeProto, inner: InnerSum, given: Mapping[str, Any], place: int, axes: int, default: float = 0.0
 ) -> npt.NDArray[Any]:
-    """Return the scale or the bias of a normalization, so that it broadcasts."""
+    """Return the scale or the bias of a normalization in a shape that broadcasts."""
     if len(node.input) <= place or not node.input[place]:
         return np.asarray(default)
     value = np.asarray(given[node.input[place]])
@@ -206,11 +206,10 @@ def _parameter(
 
 
 def _moved_attention(values: Any, keys: Any, result: npt.NDArray[Any], unit: float) -> npt.NDArray[Any]:
-    """Return by how much rounding moves values that are weighed: the sum of the weights, and that of the values.
+    """Return the rounding error of weighted values: from the sum of the weights, and from that of the values.
 
-    It is for each batch and channel its largest value; for heads that share values, the largest of all. Keys that are
-    the same have the same weight. A kernel that adds up blocks of keys is off by less than one that adds up one key
-    after the other.
+    It uses the largest value of each batch and channel; for heads that share values, the largest of all. Equal keys
+    have the same weight. A kernel that adds blocks of keys has a smaller error than one that adds keys one by one.
     """
     runs = [longest_run(rows.reshape(len(rows), -1).T).max(initial=1) for rows in (values, np.moveaxis(keys, -2, 0))]
     units = units_of_sum(len(values), np.minimum(np.max(runs), len(values)))
@@ -223,19 +222,18 @@ def _moved_attention(values: Any, keys: Any, result: npt.NDArray[Any], unit: flo
 
 
 def units_of_sum(terms: float, equal: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the units of rounding that a sum of n numbers may be off by, of which `FACTOR` covers a part.
+    """Return the error of a sum of n numbers in units of rounding, beyond the part that `FACTOR` covers.
 
-    Roundings that are independent add up as the square root of n. They are not where numbers are equal: each of 1,000
-    times 0.001, added one after the other, is rounded in the same direction as long as the sum has one exponent. The
-    errors of m equal numbers add up to m, those of n / m such groups as the root of n / m: the root of n * m in all.
-    No sum is off by more than n - 1 roundings of half a unit (Higham, Accuracy and Stability of Numerical Algorithms,
-    2002, 4.2).
+    Roundings that are independent add up as the square root of n. Those of equal numbers are not: when 0.001 is added
+    1,000 times, each sum is rounded in the same direction while its exponent stays the same. The errors of m equal
+    numbers add up to m, those of n / m such groups as the root of n / m: the root of n * m in all. The error of a sum
+    is at most n - 1 roundings of half a unit (Higham, Accuracy and Stability of Numerical Algorithms, 2002, 4.2).
     """
     return np.maximum(1.0, np.minimum(np.sqrt(max(terms, 0.0) * equal), terms / 2) / FACTOR)
 
 
 def longest_run(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return how many numbers of each row are the same."""
+    """Return the number of equal numbers in each row."""
     if not rows.size:
         return np.ones(len(rows))
     ordered = np.sort(rows.astype(np.float64), axis=1)

@@ -1,8 +1,8 @@
-"""Elements that do not count, since another order of the arithmetic may overflow there, or decide a sign.
+"""Find elements that do not count, because another order of the arithmetic may overflow or change a sign.
 
-Where sums and products read numbers so large that another order overflows, elements that are not finite in one of the
-two do not count. In sums of infinities the order decides between those and NaN. And the sign of a zero that a sum or a
-selection such as Max returns does not count.
+If sums and products read numbers so large that another order overflows, elements that are not finite in one of the two
+do not count. In sums of infinities, the order decides between infinities and NaN. The sign of a zero from a sum or a
+selection such as Max does not count.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from opshift.passes.runtime.ort_models import Array
 
 
 def marks(nodes: Iterable[WideNode], plain: Mapping[str, Any]) -> Mapping[str, Bound]:
-    """Return for each value of a run which of its elements do not count."""
+    """Return, for each value of a run, the elements that do not count."""
     found = dict.fromkeys(plain, EXACT)
     for node in nodes:
         own = _marks_of(node, plain, found)
-        # A label that a node makes of its own sums is decided by what overflows on the way.
+        # Overflow inside the node's sums may decide its labels.
         overflows = node.sums and any(has(plain[name], huge) or has(plain[name], infinite) for name in node.read)
         decided = replace(own, lost=overflows or own.lost)
         found.update({name: decided if _is_label(plain.get(name)) else own for name in node.node.output})
@@ -42,9 +42,9 @@ def _is_label(value: Any) -> bool:
 
 
 def _marks_of(node: WideNode, plain: Mapping[str, Any], marks: Mapping[str, Bound]) -> Bound:
-    """Return which elements of what a node returns do not count, by the marks of what it reads."""
+    """Return the elements of a node's outputs that do not count, from the marks of its inputs."""
     traits, read = node.traits, node.read
-    again = traits_of(node.node).iteration is not None  # one addition after the other is a sum
+    again = traits_of(node.node).iteration is not None  # repeated additions are a sum
     adds = Trait.ADDS in traits
     sums = node.sums or (again and adds)
     square = _bare_square if _bare(node) else _square
@@ -56,7 +56,7 @@ def _marks_of(node: WideNode, plain: Mapping[str, Any], marks: Mapping[str, Boun
         huge=any(
             marks[name].huge
             or (large is not None and has(plain[name], large))
-            or (marks[name].undecided and plain[name] is None)  # what follows of infinities is not known
+            or (marks[name].undecided and plain[name] is None)  # the effect of infinities is unknown
             for name in read
         )
         or ((Trait.NORMALIZES in traits or _bare(node)) and _without_spread(node, plain))
@@ -75,20 +75,20 @@ def _marks_of(node: WideNode, plain: Mapping[str, Any], marks: Mapping[str, Boun
 
 
 def _square(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
-    """Return which numbers have a square that overflows; those of float16 do not in float, where kernels add them."""
+    """Return the numbers whose square overflows; those of float16 do not in float, if kernels add them there."""
     return huge(wide, max(largest, float(np.finfo(np.float32).max)))
 
 
 def _bare_square(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
-    """Return which numbers have a square that overflows, or underflows where nothing is added to it."""
+    """Return the numbers whose square overflows, or underflows if nothing is added to it."""
     least = float(np.finfo(np.float32).tiny) ** 0.5
     return np.asarray(_square(wide, largest) | ((wide != 0) & (np.abs(wide) < least)))
 
 
 def _multiplies_beyond(node: WideNode, plain: Mapping[str, Any], name: str) -> bool:
-    """Return whether numbers above one that are multiplied overflow, or those below one underflow.
+    """Return whether a product of the numbers above one overflows, or of those below one underflows.
 
-    The order decides then what of it the others bring back: an infinity, a number with fewer digits, or a zero.
+    The order then decides the result with the other factors: an infinity, a number with fewer digits, or a zero.
     """
 
     def beyond(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
@@ -101,12 +101,12 @@ def _multiplies_beyond(node: WideNode, plain: Mapping[str, Any], name: str) -> b
 
 
 def _bare(node: WideNode) -> bool:
-    """Return whether a normalization adds an epsilon of 0, which leaves 0 / 0 where squares underflow."""
+    """Return whether a normalization adds an epsilon of 0, which leads to 0 / 0 if squares underflow."""
     return any(one.name == "epsilon" and one.f == 0 for inner in node.computing for one in inner.attribute)
 
 
 def _near_the_end(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
-    """Return which numbers overflow when they are added up."""
+    """Return the numbers whose sum overflows."""
     return np.asarray(np.isfinite(wide) & (np.abs(wide) > largest / 8))
 
 
@@ -118,11 +118,11 @@ def _without_spread(node: WideNode, plain: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Overflow:
-    """Elements of a value that may overflow where arithmetic is done in another order.
+    """The elements of a value that may overflow if the arithmetic is done in another order.
 
     Attributes:
-        places: which.
-        either: which of them may be any of the infinities, or NaN: large numbers of both signs are added up there.
+        places: these elements.
+        either: those that may be either infinity, or NaN: large numbers of both signs are added there.
     """
 
     places: npt.NDArray[np.bool_]
@@ -132,10 +132,10 @@ class Overflow:
 def overflowing(
     nodes: Iterable[WideNode], plain: Mapping[str, Any], marks: Mapping[str, Bound], firm: Mapping[str, Firm]
 ) -> Mapping[str, Overflow]:
-    """Return which elements of values may overflow where arithmetic is done in another order.
+    """Return the elements of values that may overflow if the arithmetic is done in another order.
 
-    Those that elementwise arithmetic makes of large numbers, and all that a sum makes where one of them is. What every
-    kernel computes alike is as large as it is: a mask of the least float takes nothing from its neighbours.
+    These are elementwise results of large numbers, and all results of a sum with a large number. Values that every
+    kernel computes alike do not overflow: a mask of the least float does not affect its neighbours.
     """
     found: dict[str, Overflow] = {}
     for node in nodes:
@@ -158,18 +158,18 @@ def overflowing(
 
 
 def _spread(masks: Sequence[npt.NDArray[np.bool_]], shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    """Return which elements of a result come from marked ones: all of them, where its shape does not tell."""
+    """Return the elements of a result that depend on marked ones: all of them if the shapes do not show it."""
     marked = np.zeros(shape, np.bool_)
     for mask in masks:
         try:
             marked |= mask if mask.shape == shape else np.broadcast_to(mask, shape)
-        except (ValueError, RuntimeError):  # another shape, or more axes than numpy spreads
+        except (ValueError, RuntimeError):  # another shape, or more axes than numpy broadcasts
             marked |= bool(mask.any())
     return marked
 
 
 def where_finite(found: Any, value: Any, plain: Any) -> Any:
-    """Return the elements of one value that are finite, or no floats, and else those of another."""
+    """Return a value's elements that are finite, or no floats; for other elements, those of another value."""
     arrays = isinstance(found, np.ndarray) and isinstance(value, np.ndarray) and found.shape == value.shape
     if not arrays or not isinstance(plain, np.ndarray):
         return value
@@ -179,13 +179,13 @@ def where_finite(found: Any, value: Any, plain: Any) -> Any:
 
 
 def not_finite(value: Array, plain: Array, turn: int, either: npt.NDArray[np.bool_]) -> Array:
-    """Return what elements are in a perturbed run that may overflow.
+    """Return the values in a perturbed run of elements that may overflow.
 
-    A large one is the infinity that it is near, but where it may be `either`.
+    A large number becomes the nearest infinity, unless it may be `either`.
     """
     large = is_large(plain, Trait.ADDS) & np.isfinite(value) & ~either
     return np.where(large, np.copysign(np.inf, value), value.dtype.type(_NOT_FINITE[turn])).astype(value.dtype)
 
 
 _NOT_FINITE = (np.nan, np.inf, -np.inf, np.nan)
-"""What the perturbed runs have in place of an element that is not finite, and that a sum of infinities may decide."""
+"""The replacements, in the perturbed runs, for a non-finite element that a sum of infinities may decide."""

@@ -1,4 +1,4 @@
-"""Values moved by units of rounding, as another order of the same arithmetic moves them.
+"""Perturb values by units of rounding, as another order of the same arithmetic does.
 
 This is Monte Carlo arithmetic (Parker 1997).
 """
@@ -30,27 +30,30 @@ from opshift.passes.proof.wider_types import WIDE, is_float, wider
 from opshift.passes.runtime.ort_models import Array
 
 RUNS = 4
-"""Disturbed runs that differ in more than the seed."""
+"""The number of perturbed runs that differ in more than the seed."""
 UNITS_OF_SCALES = 64.0
-"""Units by which scales of quantized values are moved, which kernels multiply and divide in an order of their own. What
-they scale may be 64 times as large as what is left of it, where terms of both signs cancel each other out."""
+"""The units by which scales of quantized values are perturbed.
+
+Kernels multiply and divide scales in various orders. If terms of both signs cancel, the scaled numbers may be 64 times
+as large as the result.
+"""
 UNITS_OF_APPROXIMATION = 4.0
-"""Units of float that an approximated result is off at most, as the registry's lowerings state (2^-21 of itself)."""
-_SIGNS = (1, -1, 0, 0)  # of the first input's perturbation, the others' alternate; 0: at random, element by element
+"""The maximum error of an approximated result in units of float, as the lowerings state (2^-21 of itself)."""
+_SIGNS = (1, -1, 0, 0)  # of the first input's perturbation, the others' alternate; 0: random for each element
 
 
 @dataclass(frozen=True)
 class Perturbation:
-    """One way to perturb a run, which moves what each node reads and returns.
+    """A perturbation of a run, which moves the inputs and outputs of each node.
 
     Attributes:
         first: the unperturbed run.
         plain: the values of the narrow run.
-        marks: which elements of those do not count.
-        overflowing: which of them may overflow.
-        turn: which of the disturbances, below RUNS.
-        seed: of what is drawn.
-        approximate: operators that have an approximation are off by as much as that.
+        marks: the elements of these that do not count.
+        overflowing: the elements of these that may overflow.
+        turn: the index of the perturbation, below RUNS.
+        seed: the seed of random numbers.
+        approximate: operators with an approximation get its error.
     """
 
     first: WideRun
@@ -63,7 +66,7 @@ class Perturbation:
     rng: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin to draw."""
+        """Initialize the random generator."""
         drawn = np.random.default_rng([self.turn, self.seed] if self.seed else self.turn)
         object.__setattr__(self, "rng", drawn)
 
@@ -77,7 +80,7 @@ class Perturbation:
         return self.turn == RUNS - 1
 
     def read(self, node: WideNode, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a node reads, perturbed."""
+        """Return the perturbed inputs of a node."""
         # A difference of squares loses half the digits.
         power = 0.5 if Trait.NORMALIZES in float_traits(node.node) else 1.0
         quantizes = Trait.QUANTIZES in node.traits
@@ -91,9 +94,9 @@ class Perturbation:
                 self.rng,
                 self._sign * (-1) ** place,
                 power,
-                1.0 if place and not quantizes else drift,  # opposite drifts of two factors cancel each other out
+                1.0 if place and not quantizes else drift,  # opposite drifts of two factors cancel
                 np.dtype(np.float32) if in_float and is_widest(self.plain[name]) else None,
-                alike=self.seed % 4 == 0 and self.seed > 0,  # every second of those that are drawn at random
+                alike=self.seed % 4 == 0 and self.seed > 0,  # in every second random run
             )
             for place, name in enumerate(names)  # the condition of an If has no place
         }
@@ -107,9 +110,9 @@ class Perturbation:
     def made(
         self, node: WideNode, read: Mapping[str, Any], results: Mapping[str, Any], *, narrow: bool
     ) -> Mapping[str, Any]:
-        """Return the results of a node, perturbed by what no wider type shows.
+        """Return the results of a node, perturbed by errors that no wider type shows.
 
-        With `narrow` they were not computed in a wider type, and do not show how they are rounded themselves.
+        With `narrow`, they were not computed in a wider type, so their own rounding is unknown.
         """
         rounds = not node.selects and Trait.STEPS not in float_traits(node.node)
         own = {name for name in results if narrow or (rounds and is_widest(self.plain[name]))}
@@ -121,9 +124,10 @@ class Perturbation:
         }
         if node.in_float(self.plain):
             least = 0.0 if node.sums else 1.0  # the height of a window, and of the step of Gelu
-            units = _units(node, self.plain) if node.has_subgraphs else 1.0  # whose inner sums nothing else shows
+            # otherwise the errors of inner sums are invisible
+            units = _units(node, self.plain) if node.has_subgraphs else 1.0
             results = self._shake(results, lambda plain: (least, np.float32), each=not node.sums, units=units)
-        if node.adds_up_integers(self.plain):  # no float that it reads was perturbed
+        if node.adds_up_integers(self.plain):  # none of its inputs was a perturbed float
             term = _largest_term(node, self.plain)
             results = self._shake(results, lambda plain: (term, kernel_type(plain)))
         inner_sum, first = traits_of(node.node).inner_sum, node.made[0]
@@ -140,15 +144,15 @@ class Perturbation:
         return self._approximated(node, results) if self.approximate else results
 
     def _approximated(self, node: WideNode, results: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the results of a node, off by as much as an approximation of it may be."""
+        """Return the results of a node with the error of an approximation."""
         sizes = [size for inner in node.computing if (size := traits_of(inner).approximated) is not None]
         if not sizes:
             return results
-        units = UNITS_OF_APPROXIMATION / FACTOR  # the bound is so many times what moves the results
+        units = UNITS_OF_APPROXIMATION / FACTOR  # the bound multiplies this by FACTOR
         return self._shake(results, lambda plain: (max(sizes), np.float32), each=True, units=units)
 
     def _units_of_one(self, node: WideNode) -> float:
-        """Return how many units of what kernels compute in are one of the type that a node's sum is rounded to."""
+        """Return the size of a unit of the node's rounded sum in units of the kernel's computation type."""
         value = self.plain[node.made[0]]
         if not isinstance(value, np.ndarray) or value.dtype not in WIDE:
             return 1.0
@@ -172,10 +176,10 @@ class Perturbation:
         }
 
     def overflown(self, read: Mapping[str, Any]) -> dict[str, Any]:
-        """Return which of the values that a node reads have elements that may not be finite, with those not finite.
+        """Return the inputs of a node with elements that may not be finite, with these made non-finite.
 
-        Those are the elements that may have overflowed, and where a sum of infinities was: Clip, say, makes numbers of
-        them.
+        These are elements that may have overflowed, and results of sums of infinities: a Clip, for example, turns them
+        into numbers.
         """
         rng = np.random.default_rng((self.turn, self.seed))
         share = 1.0 if self.turn < RUNS - 1 and not self.seed else 0.5
@@ -191,7 +195,7 @@ class Perturbation:
     def after_overflow(
         self, overflown: Mapping[str, Any], found: Mapping[str, Any], results: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return the results of a node, by those that it `found` where some of what it read had overflown."""
+        """Return the results of a node, combined with those that it `found` for overflown inputs."""
         if not any(self.marks[name].huge for name in overflown):
             return found
         return {name: where_finite(found[name], value, self.plain[name]) for name, value in results.items()}
@@ -211,12 +215,12 @@ def _perturbed(
     *,
     alike: bool = False,
 ) -> Any:
-    """Return floats with each element moved by units of rounding of the narrow type, to a power, up or down.
+    """Return floats with each element moved up or down by units of rounding of the narrow type, to a power.
 
-    The narrow type is that of the narrow run, or the one that a node computes `within`.
+    The narrow type is that of the narrow run, or the node's computation type (`within`).
 
-    Without a `sign` the direction is random; with `alike`, equal numbers are moved in the same one, so that what is
-    tied since it was computed from the same numbers stays so.
+    Without a `sign`, the direction is random; with `alike`, equal numbers move in the same direction, so that ties
+    between results of the same computation remain.
     """
     if not (isinstance(value, np.ndarray) and isinstance(like, np.ndarray) and like.dtype in WIDE):
         return value
@@ -235,13 +239,13 @@ def _perturbed(
 
 
 def _decides(node: WideNode, plain: Mapping[str, Any]) -> bool:
-    """Return whether a node makes no floats of what it reads, or jumps at a threshold, as a tree does."""
+    """Return whether a node's outputs are not floats, or jump at a threshold, as for a tree."""
     jumps = not float_traits(node.node).isdisjoint({Trait.STEPS, Trait.PIECEWISE})
     return jumps or traits_of(node.node).compares or not any(is_float_array(plain[name]) for name in node.made)
 
 
 def _but_stuck(moved: Array, given: Any, first: Any, plain: Any) -> Array:
-    """Return perturbed floats, with those as they were that do not move when what they are made of does.
+    """Return perturbed floats, except those that do not move when their inputs move, which stay unchanged.
 
     A function that saturates, such as Clip or Sigmoid, returns the same there in every kernel.
     """
@@ -252,7 +256,7 @@ def _but_stuck(moved: Array, given: Any, first: Any, plain: Any) -> Array:
 
 
 def _units(node: WideNode, plain: Mapping[str, Any]) -> float:
-    """Return how many units of rounding a result may be off by that is computed in its own type alone.
+    """Return the error, in units of rounding, of a result that is computed only in its own type.
 
     The error of a sum of n numbers grows as the square root of n (Higham and Mary, 2019); n is at most the number of
     elements of the largest input.
@@ -264,10 +268,10 @@ def _units(node: WideNode, plain: Mapping[str, Any]) -> float:
 
 
 def _drift(node: WideNode, plain: Mapping[str, Any]) -> float:
-    """Return how many units of rounding all that a sum reads is moved by, in one direction.
+    """Return the units of rounding by which all inputs of a sum are moved in one direction.
 
-    A product of matrices adds up as many numbers as the root of both sizes by that of the result, a reduction the
-    quotient of the sizes.
+    The number of terms of a matrix product is the root of both sizes divided by that of the result, and of a reduction
+    the quotient of the sizes.
     """
     if not node.sums:
         return 1.0
@@ -283,7 +287,7 @@ def _drift(node: WideNode, plain: Mapping[str, Any]) -> float:
 
 
 def _largest_term(node: WideNode, plain: Mapping[str, Any]) -> float:
-    """Return how large the product of an integer that a node reads and of a factor among its attributes may be."""
+    """Return the maximum product of an integer that a node reads and a factor in its attributes."""
     if Trait.NORMALIZES in node.traits:
         return 0.0
     integers = [plain[name] for name in node.read if is_integer(plain[name])]
@@ -302,10 +306,10 @@ def _shaken(
     each: bool,
     units: float,
 ) -> Any:
-    """Return floats moved by units of the largest, and at least by those of `least`, of the type computed in.
+    """Return floats moved by units of the largest, and at least by those of `least`, in the computation type.
 
-    With `each`, or a `least` for each element of the last axis, an element is moved by units of its own. What becomes
-    an integer is moved by all that it may depart by.
+    With `each`, or a `least` for each element of the last axis, an element is moved by its own units. A value that is
+    converted to an integer is moved by its whole accepted error.
     """
     if not isinstance(value, np.ndarray) or not is_float(value.dtype) or not isinstance(like, np.ndarray):
         return value
@@ -318,12 +322,12 @@ def _shaken(
 
 
 def _cancelled(node: WideNode, value: Any, read: Mapping[str, Any]) -> Any:
-    """Return how many units of 1 the rounding of a sum with 1 costs the results of a node, however small they are.
+    """Return the absolute error in units of 1 that rounding of a sum with 1 causes in a node's results.
 
-    The kernels of onnxruntime 1.32.0 lose them in Elu, Celu and Selu, which then multiply by alpha and gamma. Softplus
-    and Mish lose them in double only: in float log(1 + e) is exact to 2 units of its own. Mish multiplies half a unit
-    by x, which is above -37 where e still counts. Swish multiplies by x what Sigmoid, whose kernel is exact to little
-    more than a unit of 1, makes of alpha * x, which counts above -37 as well. Tanh and Sigmoid in RNN, GRU and LSTM are
+    The kernels of onnxruntime 1.32.0 have this error in Elu, Celu and Selu, which then multiply by alpha and gamma.
+    Softplus and Mish have it only in double: in float, log(1 + e) is exact to 2 units of its own. Mish multiplies half
+    a unit by x, which is above -37 if e still counts. Swish multiplies x by the Sigmoid of alpha * x, whose kernel is
+    exact to little more than a unit of 1, and which also counts above -37. Tanh and Sigmoid in RNN, GRU and LSTM are
     exact to a unit of 1, and so are gates by which numbers are multiplied that may be large.
     """
     nodes = node.computing
@@ -343,12 +347,12 @@ def _cancelled(node: WideNode, value: Any, read: Mapping[str, Any]) -> Any:
         for inner in nodes
         if (gain := traits_of(inner).near_one.gain) is not None
     ]
-    # One for each element of the last axis, or the largest where there are other results beside.
+    # One for each element of the last axis, or the largest if the node has other results, too.
     if len(gains) == 1 and np.shape(value)[-1:] == gains[0].shape:
         return factor * gains[0]
     return factor * max((float(one.max()) for one in gains), default=1.0)
 
 
 def _added(node: onnx.NodeProto) -> float:
-    """Return what a node adds to a product before the sum is rounded."""
+    """Return the term that a node adds to a product before the sum is rounded."""
     return next((abs(one.f) for one in node.attribute if one.name == "beta"), traits_of(node).near_one.factor)

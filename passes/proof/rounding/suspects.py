@@ -1,8 +1,8 @@
-"""Nodes whose oracle does not compute what their kernel does.
+"""Find nodes whose oracle computes a different function than their kernel.
 
-Where onnxruntime has no kernel for the wider type, the numpy oracle of the operator computes the wide run. An oracle
-with another meaning than the kernel is far from the narrow run, and that distance is none of rounding: it would widen
-the bound until a wrong rewrite is within it.
+If onnxruntime has no kernel for the wider type, the numpy oracle of the operator computes the wide run. An oracle with
+another meaning than the kernel is far from the narrow run. This distance is not rounding: it would widen the bound
+until it accepts a wrong rewrite.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Compute = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 def is_suspect(node: WideNode, plain: Mapping[str, Any], results: Mapping[str, Any], compute: Compute) -> bool:
-    """Return whether an oracle is farther from the kernel of a node than rounding takes it.
+    """Return whether an oracle differs from a node's kernel by more than rounding.
 
-    `results` are those of the wide run, `plain` holds the values of the narrow one, and `compute` is the oracle. On
-    what the kernel read, the two differ by the rounding inside this node alone. That is derived as the bound is: 8
-    times the distance between the oracle on what the kernel read and on the same perturbed, and 8 units of the largest
-    number read or returned for the root of as many terms as a sum has at most (Higham and Mary, 2019). What is not
-    finite in one of the two is left to the marks of overflow. Kernels that quantize are passed over: what is far out of
-    range becomes the other end of the range in some (QLinearAdd, QLinearMul, QLinearAveragePool; onnxruntime 1.32.0).
+    `results` are those of the wide run, `plain` holds the values of the narrow one, and `compute` is the oracle. On the
+    kernel's inputs, the two differ only by the rounding inside this node. Its bound is 8 times the distance between the
+    oracle's results on these inputs and on perturbed ones, plus 8 units of the largest number read or returned, times
+    the root of the maximum number of terms of a sum (Higham and Mary, 2019). Elements that are not finite in one of the
+    two are left to the marks of overflow. Kernels that quantize are skipped: some turn a number far out of range into
+    the other end of the range (QLinearAdd, QLinearMul, QLinearAveragePool; onnxruntime 1.32.0).
     """
     if Trait.QUANTIZES in node.traits:
         return False
@@ -52,7 +52,7 @@ def is_suspect(node: WideNode, plain: Mapping[str, Any], results: Mapping[str, A
 def _perturbed(
     node: WideNode, plain: Mapping[str, Any], read: Mapping[str, Any], first: Mapping[str, Any], compute: Compute
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the results of the oracle on what the kernel read, perturbed."""
+    """Yield the results of the oracle on perturbed inputs of the kernel."""
     names = (*node.read, *node.made)
     run = WideRun({**read, **first}, dict.fromkeys(names, False), dict.fromkeys(names, False), frozenset(node.read))
     for turn in range(RUNS):
@@ -62,7 +62,7 @@ def _perturbed(
 
 
 def _units(node: WideNode, plain: Mapping[str, Any], name: str) -> npt.NDArray[np.float64]:
-    """Return how far a result may be off by the rounding inside a node, of which no perturbation of it is needed."""
+    """Return the error of a result by the rounding inside a node, for which no perturbation is needed."""
     value = plain[name]
     if not is_float_array(value):
         return np.asarray(0.0)
@@ -77,13 +77,13 @@ _INNER = frozenset({Trait.NORMALIZES, Trait.WEIGHS})
 def _is_farther(
     node: WideNode, plain: Mapping[str, Any], wide: Mapping[str, Any], allowed: Mapping[str, npt.NDArray[np.float64]]
 ) -> bool:
-    """Return whether a result of the kernel is farther from one in the wide type than it may be."""
+    """Return whether a kernel's result differs from the wide one by more than permitted."""
     pairs = ((as_integers(wide[name], plain[name]), wider(plain[name]), allowed[name]) for name in node.made)
     return any(bool((_distance(one, other) > most).any()) for one, other, most in pairs)
 
 
 def _distance(one: Any, other: Any) -> npt.NDArray[np.float64]:
-    """Return how far numbers are apart, element by element; 0 where one is not finite, and of what has no numbers."""
+    """Return the distances of numbers, element by element; 0 if one is not finite, and for other values."""
     if not (isinstance(one, np.ndarray) and isinstance(other, np.ndarray)) or one.shape != other.shape:
         return np.zeros(())
     if one.dtype.kind not in "fiub" or other.dtype.kind not in "fiub":

@@ -1,4 +1,4 @@
-"""A model with what its Ifs, Loops and Scans run in place of these, so that what is inside is seen node by node."""
+"""Replace Ifs, Loops and Scans by the nodes that they run, so that inner values are visible node by node."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ from opshift.passes.runtime.node_evaluator import Interpreter
 from opshift.passes.runtime.ort_models import RejectedError
 
 _LARGEST = 2**28
-"""Bytes of a model up to which it is copied."""
+"""The maximum size in bytes of a model that is copied."""
 _MOST = 128
-"""Nodes that the iterations of a Loop or a Scan become at most."""
+"""The maximum number of nodes in the unrolled iterations of a Loop or a Scan."""
 _STAYS = -1
 _COUNTED = "opshift/iterations"
 
 Path = tuple[int, ...]
-"""For each If, Loop and Scan of the main graph: whether an If takes its first branch, or how many iterations run.
+"""The path through each If, Loop and Scan of the main graph: whether an If takes its first branch, or the iterations.
 
--1 stands for a node that stays."""
+A node that is not replaced has -1.
+"""
 
 
 class Paths:
-    """The ways through a model."""
+    """The paths through a model."""
 
     def __init__(self, model: Interpreter) -> None:
-        """Take a model without functions; nothing is run yet."""
+        """Store a model without functions; nothing is run yet."""
         self._interpreter, self._model = model, model.model
         self._opset = default_opset(self._model.opset_import) or 1
         found = [node for node in self._model.graph.node if _runs_graphs(node)]
         found = found if found and self._model.ByteSize() <= _LARGEST else []
         self._nodes = [node for node in found if not any(inner.sparse_initializer for inner in subgraphs(node))]
         self._counting: dict[int, onnx.NodeProto] = {}
-        """The copies of Loops that count, by the id of the Loop."""
+        """The copies of Loops that count their iterations, by the id of the Loop."""
 
     def branches(self, values: Mapping[str, Any]) -> Path:
-        """Return which branches are taken, given the values of the main graph; nothing if there is no If."""
+        """Return the taken branches, given the values of the main graph; empty if there is no If."""
         return self._path(values, (IF,))
 
     def iterations(self, values: Mapping[str, Any]) -> Path:
-        """Return which branches are taken, and how often each Loop and Scan runs; nothing if every node stays."""
+        """Return the taken branches and the iterations of each Loop and Scan; empty if every node stays."""
         return self._path(values, (IF, LOOP, SCAN))
 
     def _path(self, values: Mapping[str, Any], operators: Collection[str]) -> Path:
@@ -70,7 +71,7 @@ class Paths:
         return length if 0 < length * nodes <= _MOST else _STAYS
 
     def _count(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> int:
-        """Run a Loop that counts."""
+        """Return the number of iterations, by running a Loop that counts."""
         if id(node) not in self._counting:
             self._counting[id(node)] = _counting(node)
         try:
@@ -89,7 +90,7 @@ class Paths:
         return scan_iterations(node, given, [*made, *[None] * unused])
 
     def model(self, taken: Path, values: Mapping[str, Any]) -> onnx.ModelProto:
-        """Return a copy with what is run in place of the nodes; `values` are those of the main graph."""
+        """Return a copy with the executed nodes in place of the control flow; `values` are those of the main graph."""
         found = onnx.ModelProto()
         found.CopyFrom(self._model)
         names = Names(found)
@@ -125,12 +126,12 @@ def _runs_graphs(node: onnx.NodeProto) -> bool:
 
 
 def _facts(value: Any, axes: int) -> Facts | None:
-    """Return the shape of a value without so many of its axes."""
+    """Return the shape of a value without this number of leading axes."""
     return Facts(shape=value.shape[axes:]) if isinstance(value, np.ndarray) else None
 
 
 def _counting(node: onnx.NodeProto) -> onnx.NodeProto:
-    """Return a Loop that returns the numbers of its iterations as well."""
+    """Return a Loop that also returns its iteration numbers."""
     found: onnx.NodeProto = onnx.NodeProto.FromString(node.SerializeToString())
     body = next(subgraphs(found))
     body.node.append(named_node("", IDENTITY, [body.input[0].name], _COUNTED))

@@ -1,4 +1,4 @@
-"""BatchNormalization in training, as the two computations that it is."""
+"""Split BatchNormalization in training into its two computations."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import onnx
 
 
 def trained_apart(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model in which a BatchNormalization that trains computes mean and variance in a node before it.
+    """Return a model in which a node before each training BatchNormalization computes mean and variance.
 
-    Kernels take x * scale + (bias - mean * scale), or scale the difference from the mean: the product is rounded in one
-    of them, which does not show where x moves and its mean with it.
+    Kernels compute x * scale + (bias - mean * scale), or scale the difference from the mean. Only the former rounds the
+    product, which is invisible if x and its mean move together.
     """
     graph = onnx.GraphProto()
     for node in model.graph.node:
@@ -39,7 +39,7 @@ _NO = onnx.AttributeProto()
 
 
 def _set(node: onnx.NodeProto, **values: float) -> None:
-    """Set attributes of a node, instead of those that it has."""
+    """Set attributes of a node, replacing existing ones."""
     kept = [one for one in node.attribute if one.name not in values]
     del node.attribute[:]
     node.attribute.extend([*kept, *(onnx.helper.make_attribute(name, value) for name, value in values.items())])

@@ -1,4 +1,4 @@
-"""Questions about single values of a run: which floats they hold, whether a wide value is the narrow one."""
+"""Answer questions about single values of a run: their floats, and whether a wide value equals the narrow one."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from opshift.passes.runtime.ort_models import Array
 
 
 def has(value: Any, what: Callable[[Array, float], npt.NDArray[np.bool_]]) -> bool:
-    """Return whether a value has floats of a kind, told of them and the largest of their type."""
+    """Return whether a value has floats of a kind; `what` gets them and the largest number of their type."""
     if not isinstance(value, np.ndarray) or not is_float(value.dtype):
         return False
     return bool(what(value.astype(np.float64), float(ml_dtypes.finfo(value.dtype).max)).any())  # type: ignore[no-untyped-call]
 
 
 def huge(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
-    """Return which numbers have a square that overflows."""
+    """Return the numbers whose square overflows."""
     return np.asarray(np.isfinite(wide) & (np.abs(wide) > largest**0.5))
 
 
 def infinite(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
-    """Return which numbers are not finite."""
+    """Return the numbers that are not finite."""
     return np.asarray(~np.isfinite(wide))
 
 
 def infinity(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
-    """Return which numbers are infinities."""
+    """Return the infinities."""
     return np.asarray(np.isinf(wide))
 
 
 def zero(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
-    """Return which numbers are zeros."""
+    """Return the zeros."""
     return np.asarray(wide == 0)
 
 
@@ -63,7 +63,7 @@ def is_integer(value: Any) -> bool:
 
 
 def is_large(value: Array, trait: Trait) -> npt.NDArray[np.bool_]:
-    """Return which elements are not finite, or may overflow when they are multiplied, or added."""
+    """Return the elements that are not finite, or may overflow when they are multiplied or added."""
     largest = float(ml_dtypes.finfo(value.dtype).max)  # type: ignore[no-untyped-call]
     wide = value.astype(np.float64)
     end = largest**0.5 if trait is Trait.MULTIPLIES else largest / 8
@@ -71,12 +71,12 @@ def is_large(value: Array, trait: Trait) -> npt.NDArray[np.bool_]:
 
 
 def kernel_type(value: Any) -> type[np.floating[Any]]:
-    """Return the type that kernels compute a function in: those of 16 bits in float."""
+    """Return the type in which kernels compute a function: float for types of 16 bits."""
     return np.float64 if is_widest(value) else np.float32
 
 
 def as_integers(value: Any, like: Any) -> Any:
-    """Return floats as the integers that the narrow model has there."""
+    """Return floats as integers of the narrow model's type."""
     if not is_integer(like) or not isinstance(value, np.ndarray) or not is_float(value.dtype):
         return value
     with np.errstate(invalid="ignore", over="ignore"):
@@ -86,8 +86,8 @@ def as_integers(value: Any, like: Any) -> Any:
 def adds_exactly(values: Sequence[Any]) -> bool:
     """Return whether all floats are small multiples of one power of two, so that arithmetic on them is exact.
 
-    Thousands of products of two such numbers add up exactly, in any order. Halves and quarters are such numbers as
-    whole ones are.
+    Thousands of products of two such numbers can be added exactly, in any order. Such numbers include whole numbers,
+    halves and quarters.
     """
     arrays = [value for value in values if isinstance(value, np.ndarray) and is_float(value.dtype) and value.size]
     if not arrays:
@@ -102,11 +102,11 @@ def adds_exactly(values: Sequence[Any]) -> bool:
 
 
 _LEAST_UNIT = 2.0**-8
-"""The least power of two that counts: of products of a few such numbers nothing underflows, in float16 neither."""
+"""The least accepted power of two: products of a few such numbers do not underflow, even in float16."""
 
 
 def shows_rounding(value: Any) -> bool:
-    """Return whether a wide run shows that nothing was rounded; of doubles, which have none, whole numbers do."""
+    """Return whether a wide run shows that nothing was rounded; double has no wider type, but whole numbers show it."""
     return not (isinstance(value, np.ndarray) and value.dtype == np.float64) or bool((value * 4 % 1 == 0).all())
 
 
@@ -116,7 +116,7 @@ def same_values(wide: Mapping[str, Any], plain: Mapping[str, Any], names: Sequen
 
 
 def _equal(wide: Any, plain: Any) -> bool:
-    """Return whether a wide value is the narrow one: NaN is NaN, and a zero has its sign."""
+    """Return whether a wide value equals the narrow one: NaN equals NaN, and the signs of zeros must match."""
     if isinstance(wide, list) and isinstance(plain, list):
         return len(wide) == len(plain) and all(map(_equal, wide, plain))
     if not (isinstance(wide, np.ndarray) and isinstance(plain, np.ndarray)):

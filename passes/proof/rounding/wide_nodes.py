@@ -1,4 +1,4 @@
-"""The nodes of a model beside themselves in wide types, and the values that a run of those computes."""
+"""Pair the nodes of a model with their forms in wide types, and hold the values of a wide run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from opshift.passes.proof.wider_types import in_double, widened
 
 
 def computing(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """Yield the node, or the nodes in its subgraphs where it has some, of which each computes."""
+    """Yield the node, or the nodes in its subgraphs if it has any."""
     inside = [inner for body in subgraphs(node) for inner in nested_nodes(body)]
     yield from (inner for inner in inside or (node,) if not any(subgraphs(inner)))
 
@@ -31,7 +31,7 @@ def _data(node: onnx.NodeProto, opsets: Mapping[str, int]) -> frozenset[str]:
     if inside:
         return frozenset(node.input).union(*inside)
     if Trait.QUANTIZES in float_traits(node):
-        return frozenset(node.input)  # scales, of which the values that they scale have none of their own
+        return frozenset(node.input)  # scales, whose scaled values are other inputs
     found = schema(node.domain, node.op_type, opsets.get(default_domain(node.domain), 0))
     if found is None or not found.outputs or not found.inputs:
         return frozenset(node.input)
@@ -43,7 +43,7 @@ def _data(node: onnx.NodeProto, opsets: Mapping[str, int]) -> frozenset[str]:
 
 
 def _data_of_body(body: onnx.GraphProto, opsets: Mapping[str, int]) -> frozenset[str]:
-    """Return the names that nodes of a body read as data: what only moves parameters reads none."""
+    """Return the names that nodes of a body read as data; nodes that only move parameters read none."""
     found = frozenset(value.name for value in body.output)
     for node in reversed(body.node):
         if Trait.MOVES not in float_traits(node) or not found.isdisjoint(node.output):
@@ -52,19 +52,19 @@ def _data_of_body(body: onnx.GraphProto, opsets: Mapping[str, int]) -> frozenset
 
 
 def loses_signs(node: onnx.NodeProto) -> bool:
-    """Return whether the sign of a zero that a node returns is not defined."""
+    """Return whether the sign of a zero that a node returns is undefined."""
     return not all(map(keeps_signs, computing(node)))
 
 
 @dataclass(frozen=True, eq=False)
 class WideNode:
-    """A node, and what its rounding depends on.
+    """A node, and the properties that determine its rounding.
 
     Attributes:
-        node: as the model has it.
-        wide: the same in wide types.
+        node: the model's node.
+        wide: the same node in wide types.
         computing: the nodes in its subgraphs if it has any, else itself.
-        traits: of all of those.
+        traits: the traits of all these nodes.
         read: the names that it reads, also in its subgraphs.
         made: the names that it returns.
         opsets: of the model, by domain.
@@ -89,25 +89,25 @@ class WideNode:
 
     @functools.cached_property
     def data(self) -> frozenset[str]:
-        """The names that the node reads as data, and not as parameters such as the scales of a Resize.
+        """The names that the node reads as data, without parameters such as the scales of a Resize.
 
-        Data has the type of an output; what is summed is data whatever its type (the X of RMSNormalization).
+        Data has the type of an output; summed inputs are data whatever their type (the X of RMSNormalization).
         """
         return _data(self.node, self.opsets)
 
     @property
     def has_subgraphs(self) -> bool:
-        """Whether the node has graphs in its attributes."""
+        """Whether the node has subgraphs."""
         return any(subgraphs(self.node))
 
     @property
     def selects(self) -> bool:
-        """Whether the node returns elements that it reads."""
+        """Whether the node returns elements of its inputs."""
         return selects(self.node)
 
     @property
     def sums(self) -> bool:
-        """Whether the node, or one in its subgraphs, adds up many numbers."""
+        """Whether the node, or one in its subgraphs, adds many numbers."""
         return Trait.SUMS in self.traits
 
     @property
@@ -119,19 +119,19 @@ class WideNode:
         return self.has_subgraphs or not self.traits.isdisjoint({Trait.SUMS, Trait.NORMALIZES})
 
     def in_float(self, plain: Mapping[str, Any]) -> bool:
-        """Return whether its kernel computes in float, given all values; of sums the scale alone is."""
+        """Return whether its kernel computes in float, given all values; for sums, only the scale matters."""
         doubles = any(is_widest(plain[name]) for name in self.made)
         return Trait.IN_FLOAT in self.traits and (not self.sums or doubles)
 
     def adds_up_integers(self, plain: Mapping[str, Any]) -> bool:
-        """Return whether it reads integers alone, and makes floats of their sums that rounding shows in."""
+        """Return whether it reads only integers, and its float results show the rounding of their sums."""
         if not self.sums or any(is_float_array(plain[name]) for name in self.read):
             return False
         return any(is_float_array(plain[name]) and not adds_exactly([plain[name]]) for name in self.made)
 
     @property
     def only_adds_and_multiplies(self) -> bool:
-        """Whether the node adds and multiplies, and no more: Tanh of 19 is 1 in double, and rounded."""
+        """Whether the node only adds and multiplies: for example, Tanh of 19 is 1 in double, and rounded."""
         return not any(float_traits(inner).isdisjoint(_ELEMENTARY) for inner in self.computing)
 
 

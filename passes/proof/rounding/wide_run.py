@@ -1,4 +1,4 @@
-"""A model that runs node by node in the next wider type, unperturbed or perturbed."""
+"""Run a model node by node in the next wider type, unperturbed or perturbed."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class WideModel:
     ) -> WideRun:
         """Run the model in wide types, given the values of the narrow run.
 
-        `inexact` names values that other kernels round. With a `perturbation`, what was exact in the first run is taken
-        from it, and what every other node reads is perturbed.
+        `inexact` are values that other kernels round. With a `perturbation`, exact values are taken from the first run,
+        and the inputs of every other node are perturbed.
         """
         values = {name: wider(value) for name, value in (*self.plain.constants.items(), *feeds.items())}
         run = WideRun(values, dict.fromkeys(values, True), dict.fromkeys(values, True), frozenset(values))
@@ -99,17 +99,17 @@ class WideModel:
         except RejectedError as error:
             if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):
                 raise
-            return False  # the oracle does not accept what the kernel read
+            return False  # the oracle does not accept the kernel's inputs
 
     @property
     def _by_oracle(self) -> bool:
-        """Whether the last node of the wide run was computed by an oracle."""
+        """Whether an oracle computed the last node of the wide run."""
         return bool(self._wide.oracles)
 
     def _overflown(
         self, node: WideNode, read: Mapping[str, Any], results: Mapping[str, Any], perturbation: Perturbation
     ) -> Mapping[str, Any]:
-        """Return the outputs of a node with what it makes numbers of where what it reads need not be finite."""
+        """Return the outputs of a node that turns possibly non-finite inputs into numbers."""
         overflown = perturbation.overflown(read)
         if not overflown:
             return results
@@ -124,7 +124,7 @@ class WideModel:
     def _node(
         self, node: WideNode, read: Mapping[str, Any], plain: Mapping[str, Any], *, narrow: bool = False
     ) -> tuple[Mapping[str, Any], bool]:
-        """Return the outputs of a node in wide types, and whether they were computed in narrow ones, as they may be."""
+        """Return the outputs of a node in wide types, and whether they were computed in narrow ones."""
         traits = traits_of(node.node)
         if not node.node.input or traits.typed_by_attribute:
             return {name: wider(plain[name]) for name in node.made}, False
@@ -135,7 +135,7 @@ class WideModel:
             except RejectedError as error:
                 if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):
                     raise
-                if not isinstance(error, ExcludedError):  # which is about this input alone
+                if not isinstance(error, ExcludedError):  # such an error concerns only this input
                     self._narrow_only.add(id(node))
         results = self.plain.node(node.node, {name: narrowed(value, plain[name]) for name, value in read.items()})
         floats = any(is_wide(value) for value in read.values()) and any(
@@ -145,7 +145,7 @@ class WideModel:
 
 
 def _moved_from(nodes: Sequence[WideNode], trait: Trait) -> frozenset[str]:
-    """Return the values that nodes of a trait make, and those that are moved from there."""
+    """Return the outputs of nodes with a trait, and the values moved from there."""
     found: set[str] = set()
     for node in nodes:
         if trait in node.traits or (node.selects and not found.isdisjoint(node.node.input[:1])):
@@ -154,9 +154,9 @@ def _moved_from(nodes: Sequence[WideNode], trait: Trait) -> frozenset[str]:
 
 
 def _has_other_shape(run: WideRun, node: WideNode, results: Mapping[str, Any], plain: Mapping[str, Any]) -> bool:
-    """Return whether the kernel of the wider type makes another shape of the same parameters.
+    """Return whether the kernel of the wider type returns another shape for the same parameters.
 
-    For a region of doubles Resize cuts its output, and for one of floats it does not (onnxruntime 1.32.0).
+    For a region in double, Resize truncates its output shape, and for one in float it does not (onnxruntime 1.32.0).
     """
     parameters = [name for name in node.read if name not in node.data and is_wide(run.values[name])]
     if not parameters or not all(run.exact.get(name, False) for name in parameters):
