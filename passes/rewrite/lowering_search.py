@@ -1,8 +1,8 @@
 """Search for lowerings: express the meaning of a node with the target's operators, at the least cost.
 
-A lowering is an edge from a meaning to the nodes of its body, specialized to the facts about the operands. A body's
-nodes are derived in turn until every leaf is legal. The search is a pure function of the node and the target,
-independent of models and names.
+A lowering is an edge from a meaning to the nodes of its body, specialised to what is known of the operands. A body's
+nodes are derived in turn until every leaf is legal. This is a pure function of the node and the target; models and
+names are not in it.
 """
 
 from __future__ import annotations
@@ -46,41 +46,39 @@ from opshift.passes.rewrite.specialiser import REMEMBERED, Specialised, Speciali
 from opshift.passes.rewrite.wider_candidates import WiderTypes, in_wider_types
 
 DEPTH = 40
-"""The maximum depth of nested lowerings; no known one is more than half as deep."""
+"""Lowerings within lowerings; none is known that nests more than half as deep."""
 
 RETURNS = 2
-"""The maximum number of returns to an operator through other operators.
-
-Without it, TopK by ReduceMax and ReduceMax by TopK, each of a larger tensor, would recurse up to the maximum depth.
-"""
+"""How often lowerings may come back to an operator by way of others: TopK by ReduceMax, and ReduceMax by TopK, each of
+a larger tensor, would go on until they nest too deep."""
 
 FASTER = 0.9
-"""The maximum cost of a lowering, relative to the kernel's cost, that replaces a supported node."""
+"""The share of a kernel's cost that a lowering may have at most, to go in its place."""
 
 MUCH_FASTER = 0.5
-"""The same if dimensions other than the batch are unknown: costs then assume nominal lengths."""
+"""The same where more dimensions are unknown than that of a batch: costs are those of dimensions of nominal lengths."""
 
 
 LOOP_COST = 1e6
 """The cost of a Loop, so that it is chosen only if no other candidate applies."""
 
 PASSES = 1 + 2**-8
-"""The maximum ratio of a candidate's cost to its number of nodes: passes over the data are a small part."""
+"""How many times its number of nodes a candidate may cost: passes over the data are a small share of it."""
 
 
 _VALID = "valid only under an assumption"
 _UNDER = {APPROXIMATE: "an approximation, at most 2^-21 of each result off"}
-"""The description of a replacement under an assumption that does not concern inputs."""
+"""What a replacement is that an assumption allows, where it is not about inputs."""
 
 
 def _returns(stack: tuple[Any, ...], key: tuple[Any, ...]) -> int:
-    """Return how often this node's operator recurs in the stack after other operators, including this node."""
+    """Count how often nodes of this one's operator come after nodes of others in the stack, with this one."""
     names = [(domain, name) for domain, name, *_ in (*stack, key)]
     return sum(name == names[-1] != before for before, name in itertools.pairwise(names)) - (names[0] != names[-1])
 
 
 class Deriver:
-    """Derives nodes for one target, and caches the results; equal nodes are derived once."""
+    """Derives nodes for one target, and remembers what it has found; equal nodes are derived once."""
 
     def __init__(
         self,
@@ -92,16 +90,16 @@ class Deriver:
         explains: bool = True,
         deadline: Deadline | None = None,
     ) -> None:
-        """Store the target, the deadline, and the assumptions that the user accepts (`assume`).
+        """Derive for this target until the deadline; `assume` holds the assumptions that the user accepts.
 
-        With `optimize`, legal nodes are also lowered if that is faster for the known shapes. With `explains`, failures
-        name an assumption that permits a derivation.
+        With `optimize` a node that is legal is lowered too, where that is faster for the shapes known. Unless it
+        `explains`, failures do not name an assumption with which there is a derivation.
         """
         self.optimize = optimize
         self.explains = explains
         self.deadline = deadline
         self.legality = legality
-        # Finite inputs imply inputs without NaN.
+        # Inputs that hold neither infinities nor NaN hold no NaN.
         self.assume = assume | {"no-nan"} if "finite-inputs" in assume else assume
         self._memo: dict[Any, Fragment | Failure] = {}
         self._nested: dict[Any, Fragment | Failure] = {}
@@ -112,7 +110,7 @@ class Deriver:
         self._freer: dict[frozenset[str], Deriver] = {}
 
     def lift(self, node: Node) -> Lifted | Reason:
-        """Return the meaning of a node, or the reason why its meaning is unknown."""
+        """Return the meaning of a node, or why it has none that is known."""
         return self._specialiser.lift(node)
 
     def derive(self, lifted: Lifted, stack: tuple[Any, ...] = (), limit: float = math.inf) -> Fragment | Failure:
@@ -121,9 +119,9 @@ class Deriver:
         What costs the limit or more may be a failure that tells what it costs at least.
 
         Raises:
-            DeadlineError: the time is over.
+            DeadlineError: there is no time left to find it.
         """
-        # The model's own node may depend on an error of onnxruntime, as before; a lowering's node must not.
+        # A node that the model has may rely on what onnxruntime gets wrong, as it did before; a lowering may not.
         key = *lifted.key, bool(stack)
         memo = self._nested if stack else self._memo
         if (known := memo.get(key)) is not None:
@@ -177,22 +175,22 @@ class Deriver:
             self._failed.clear()
         return found
 
-    def _pays(self, lifted: Lifted, candidate: Fragment, stack: tuple[Any, ...]) -> bool:
-        """Return whether a lowering pays for all batch sizes: also for a batch of one, with other facts unchanged."""
+    def _pays(self, lifted: Lifted, way: Fragment, stack: tuple[Any, ...]) -> bool:
+        """Return whether a way pays whatever the size of a batch: for one of it too, as far as the rest is known."""
         if stack or not _only_batch_unknown(lifted):
             return True
         one = self.derive(_with_batch_of_one(lifted))
-        return isinstance(one, Fragment) and one.lowerings[:1] == candidate.lowerings[:1]
+        return isinstance(one, Fragment) and one.lowerings[:1] == way.lowerings[:1]
 
     def _sufficient_assumption(self, lifted: Lifted) -> str:
-        """Return an assumption that permits a derivation, or an empty string."""
+        """Return the assumption with which there is a derivation, the empty string where none is enough."""
         if not self.explains or not self._derives_with(frozenset(ASSUMPTIONS), lifted):
             return ""
         others = (assumption for assumption in ASSUMPTIONS if assumption not in self.assume)
         return next((one for one in others if self._derives_with(frozenset({one}), lifted)), "")
 
     def _derives_with(self, assumptions: frozenset[str], lifted: Lifted) -> bool:
-        """Return whether there is a derivation with these additional assumptions."""
+        """Return whether there is a derivation with these assumptions too."""
         freer = self._freer.get(assumptions)
         if freer is None:
             assume = self.assume | assumptions
@@ -203,23 +201,23 @@ class Deriver:
     def _cheapest(
         self, lifted: Lifted, stack: tuple[Any, ...], native: Failure, most: float = math.inf
     ) -> Fragment | Failure:
-        """Return the cheapest candidate's fragment, or a failure; candidates of cost `most` or more count as failures.
+        """Take the way that costs least; a failure too where each costs `most` or more.
 
-        Reports list the candidates for the model's own nodes, with their costs or lower bounds.
+        Ways to say a node of the model are told in reports, with their costs, or the least that they would be.
         """
         nested = len(stack) > 1
         if isinstance(lifted.meaning, constants.Constant) and lifted.meaning.value is not None:
             value = lifted.meaning.value
             dtype = facts_of_attribute(value).dtype or 0
             if isinstance(value, ExternalTensor) and self.legality.opset < 9 and dtype not in FLOATS:
-                # A function expresses these as floats and a Cast, which requires known elements.
+                # A function says these as floats and a Cast, of which the elements must be known.
                 return Failure(
                     f"opset {self.legality.opset} has constants of floats only, and its elements are in a file"
                 )
             return Fragment((), (Constant(value, dtype),), ("initializer",), 0.0)
         tried: list[tuple[Body | WiderTypes | Reason, Fragment | Failure]] = []
-        for candidates in self._candidate_groups(lifted):
-            best, found = self._best(tuple(candidates), lifted, stack, most)
+        for ways in self._candidate_groups(lifted):
+            best, found = self._best(tuple(ways), lifted, stack, most)
             tried += found
             if best:
                 return best if nested else dataclasses.replace(best, ways=tuple(starmap(_candidate, tried)))
@@ -229,25 +227,22 @@ class Deriver:
         return _failed(lifted, native, [found for _, found in tried if isinstance(found, Failure)], absent=absent)
 
     def _best(
-        self, candidates: Sequence[Body | WiderTypes | Reason], lifted: Lifted, stack: tuple[Any, ...], most: float
+        self, ways: Sequence[Body | WiderTypes | Reason], lifted: Lifted, stack: tuple[Any, ...], most: float
     ) -> tuple[Fragment | None, list[tuple[Body | WiderTypes | Reason, Fragment | Failure]]]:
-        """Return the best of these candidates (the first of equals), and the result of each.
+        """Return the best of these ways, the first one of equals, and what became of each.
 
-        The search of a candidate stops at the cost of the best one so far. A node that differs from earlier ones only
-        in its dimensions probably needs as many nodes: candidates that were more expensive there are skipped.
+        None is followed beyond what the best so far costs. A node like others, but for the lengths of its dimensions,
+        is likely to become as many nodes as they have: ways that take more than another then are not followed at all.
         """
         like = _apart_from_lengths(lifted)
-        least = [
-            0.0 if isinstance(candidate, Reason) else self._costs.get((like, candidate.name), 0.0)
-            for candidate in candidates
-        ]
-        rounds = [not isinstance(candidate, Reason) and candidate.rounds for candidate in candidates]
+        least = [0.0 if isinstance(way, Reason) else self._costs.get((like, way.name), 0.0) for way in ways]
+        rounds = [not isinstance(way, Reason) and way.rounds for way in ways]
         found: dict[int, Fragment | Failure] = {}
         best: Fragment | None = None
         chosen, limit = 0, most
-        for place in sorted(range(len(candidates)), key=lambda place: (rounds[place], least[place])):
-            candidate = candidates[place]
-            # Of two with the same cost, the first one is chosen.
+        for place in sorted(range(len(ways)), key=lambda place: (rounds[place], least[place])):
+            way = ways[place]
+            # Of two that cost the same, the first one is taken.
             within = limit if best is None or place > chosen else math.nextafter(limit, math.inf)
             if best and not best.rounds and rounds[place]:
                 found[place] = Failure("it rounds otherwise")
@@ -255,10 +250,10 @@ class Deriver:
             if least[place] >= within:
                 found[place] = Failure("it costs more", least=least[place])
                 continue
-            one = found[place] = self._derive_by(candidate, lifted, stack, within)
+            one = found[place] = self._derive_by(way, lifted, stack, within)
             cost = one.cost if isinstance(one, Fragment) else one.least
-            if cost and not self.optimize and not isinstance(candidate, Reason):
-                self._costs[like, candidate.name] = cost / PASSES
+            if cost and not self.optimize and not isinstance(way, Reason):
+                self._costs[like, way.name] = cost / PASSES
             if isinstance(one, Fragment) and (
                 best is None or (one.rounds, one.cost, place) < (best.rounds, best.cost, chosen)
             ):
@@ -269,15 +264,15 @@ class Deriver:
         return best, [(way, found[place]) for place, way in enumerate(ways)]
 
     def _candidate_groups(self, lifted: Lifted) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
-        """Yield groups of candidates; each group is used only if the groups before it have no result.
+        """Yield groups of ways, each of which is only for what none before it can express.
 
-        The first groups are preferred for their form or speed, whatever the others cost.
+        The first are those that are taken for their form, or for their speed, whatever others cost.
         """
         if self.legality.dequantized:
             yield _bodies(lifted, (one for one in lifted.operator.lowerings if one.dequantizes))
         faster: tuple[Lowering, ...] = ()
         if self.optimize and not lifted.operator.domain:
-            # Useless without measured costs, and not loaded then.
+            # Of no use without measured costs, and not loaded then.
             module = importlib.import_module("opshift.opsets.faster")
             faster = module.LOWERINGS.get(lifted.operator.name, ())
             yield _bodies(lifted, (one for one in faster if one in module.AT_RUN_TIME))
@@ -285,7 +280,7 @@ class Deriver:
         yield from _groups(lifted, (*lifted.operator.lowerings, *faster))
 
     def _derive_by(
-        self, candidate: Body | WiderTypes | Reason, lifted: Lifted, stack: tuple[Any, ...], limit: float
+        self, way: Body | WiderTypes | Reason, lifted: Lifted, stack: tuple[Any, ...], limit: float
     ) -> Fragment | Failure:
         """Derive a meaning in this way, unless it costs as much as the limit or needs an assumption not made."""
         if isinstance(way, Reason):
@@ -298,12 +293,8 @@ class Deriver:
         elif way.carries is not None:
             found = self._looped(way, way.carries, lifted, stack, limit)
         else:
-            found = self._specialise(candidate, lifted, stack, limit)
-        return (
-            dataclasses.replace(found, reason=f"{candidate.name}: {found.reason}")
-            if isinstance(found, Failure)
-            else found
-        )
+            found = self._specialise(way, lifted, stack, limit)
+        return dataclasses.replace(found, reason=f"{way.name}: {found.reason}") if isinstance(found, Failure) else found
 
     def _looped(
         self, body: Body, carries: int, lifted: Lifted, stack: tuple[Any, ...], limit: float
@@ -312,7 +303,7 @@ class Deriver:
         if limit <= LOOP_COST:
             return Failure("it costs more", least=LOOP_COST)
         opset, count, others = self.legality.opset, lifted.operands[0], lifted.operands[1:]
-        # A loop-carried value has one type and shape, and a different value in each iteration.
+        # What is carried is of one type and shape, and differs from one iteration to the next.
         carried = tuple(Facts(facts.dtype, facts.shape) if facts else Facts() for facts in others[:carries])
         going = Facts(TensorProto.BOOL, ())
         for name, inputs, made in ((LOOP, (count, None, *carried), len(lifted.used)), (IDENTITY, (going,), 1)):
@@ -417,7 +408,7 @@ def _assembled(body: Body, specialised: Specialised, derived: Sequence[_Derived]
 
 
 def _failed(lifted: Lifted, native: Failure, failures: Sequence[Failure], *, absent: bool) -> Failure:
-    """Return the reason why no candidate expresses a meaning: the operator's own, and the nearest candidate's."""
+    """Return why nothing expresses a meaning: why the operator itself does not, and what comes nearest."""
     nearest = min(
         (*_for_another_type(lifted), *failures),
         key=lambda one: (not one.missing, not one.assumption, bool(one.busy), one.beside, not one.reason),
@@ -433,18 +424,18 @@ def _failed(lifted: Lifted, native: Failure, failures: Sequence[Failure], *, abs
     )
 
 
-def _candidate(candidate: Body | WiderTypes | Reason, found: Fragment | Failure) -> Candidate:
-    """Return the cost of a candidate, or the reason against it; failures begin with its name."""
+def _candidate(way: Body | WiderTypes | Reason, found: Fragment | Failure) -> Candidate:
+    """Return what a way costs, or why it was not taken; failures begin with its name."""
     if isinstance(found, Fragment):
         return Candidate(found.lowerings[0], found.cost)
-    name = candidate.partition(": ")[0] if isinstance(candidate, Reason) else candidate.name
+    name = way.partition(": ")[0] if isinstance(way, Reason) else way.name
     if found.least:
         return Candidate(name, found.least, "it was followed no further")
     return Candidate(name, None, found.reason.removeprefix(name).lstrip(": "))
 
 
 def _without_repeats(native: str, nearest: str) -> str:
-    """Return why a node stays, and what the nearest candidate lacks, each reason once."""
+    """Return why a node stays, with what the nearest way lacks, each reason once."""
     mentioned = set(native.split("; "))
     more = [part for part in nearest.split("; ") if part and part.split(": ", 1)[-1] not in mentioned]
     return "; ".join(filter(None, (native, *more)))
@@ -458,8 +449,8 @@ def _bodies(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Body | Re
 def _groups(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
     """Yield an operator's lowerings and its meaning in wider types, then ONNX's own bodies.
 
-    Some bodies lose digits, such as a variance by squares, so a wider type is tried first for narrow types. For float
-    it is tried last: a Cast to double and back is no better than the usual body.
+    Some bodies lose digits, such as a variance by squares, so that a wider type goes before them for narrow types. For
+    float it comes last: a Cast to double and back is no better than the body that a person would write.
     """
     own, wider = _bodies(lifted, lowerings), in_wider_types(lifted)
     if TensorProto.FLOAT in (facts.dtype for facts in lifted.operands if facts):
@@ -469,7 +460,7 @@ def _groups(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Iterator[
 
 
 def _for_another_type(lifted: Lifted) -> Iterator[Failure]:
-    """Yield the reasons of lowerings that would apply if the first operand's type were float."""
+    """Yield why lowerings do not apply that would if the first operand, and those of its type, were of float."""
     dtype = lifted.operands[0].dtype if lifted.operands and lifted.operands[0] else None
     if dtype in (None, TensorProto.FLOAT):
         return
@@ -486,7 +477,7 @@ def _for_another_type(lifted: Lifted) -> Iterator[Failure]:
 
 
 def _follows_from_shapes(lifted: Lifted) -> bool:
-    """Return whether the outputs would be constant for known operand shapes."""
+    """Return whether the outputs would be constants if the shapes of the operands were known."""
     dropped = traits(lifted.operator.name).flow is Flow.DROPPED
     return dropped and any(facts is not None and facts.size is None for facts in lifted.operands)
 
@@ -515,7 +506,7 @@ def _static(lifted: Lifted) -> bool:
 
 
 def _named(lifted: Lifted) -> Lifted:
-    """Name the unnamed dimensions, because a lowering's computed dimensions have no names."""
+    """Name the dimensions that have no name, as those have none that a lowering computes."""
     operands = tuple(
         facts
         and dataclasses.replace(
@@ -529,17 +520,17 @@ def _named(lifted: Lifted) -> Lifted:
 
 
 def _only_batch_unknown(lifted: Lifted) -> bool:
-    """Return whether only the first dimension of the first operand is unknown, and nothing is reduced along it."""
+    """Return whether of the first operand only the first dimension is unknown, along which nothing is searched."""
     data = lifted.operands[0] if lifted.operands else None
     shape = (data and data.shape) or ()
-    # The axes operand of a reduction is not inspected.
+    # A reduction has its axes as an operand, which are not looked at.
     along = getattr(lifted.meaning, "axes", None) or (getattr(lifted.meaning, "axis", 0),)
     known = all(isinstance(dim, int) for dim in shape[1:]) and not isinstance(shape[0] if shape else 0, int)
     return len(shape) > 1 and known and not {*along} & {0, -len(shape)}
 
 
 def _with_batch_of_one(lifted: Lifted) -> Lifted:
-    """Return the same node with 1 as the first dimension of the first operand."""
+    """Return the same where the first dimension of the first operand is 1."""
     data, *others = lifted.operands
     one = data and dataclasses.replace(data, shape=(1, *(data.shape or ())[1:]))
     return dataclasses.replace(lifted, operands=(one, *others))
