@@ -413,7 +413,7 @@ def product(
 
 
 def _countable_in(dtype: int) -> Callable[[OneHot, Operands], Reason | None]:
-    def given(what: OneHot, operands: Operands) -> Reason | None:
+    def applies_if(what: OneHot, operands: Operands) -> Reason | None:
         if not onehot.is_mask(operands):
             return Reason("off and on are not false and true")
         if first(operands).dtype != TensorProto.FLOAT or what.fraction != "absent":
@@ -424,7 +424,7 @@ def _countable_in(dtype: int) -> Callable[[OneHot, Operands], Reason | None]:
         fits = 0 < (onehot.depth_of(operands) or 0) < onehot.SHORT[dtype]
         return None if fits else Reason(f"depth is not known, or not below {onehot.SHORT[dtype]}")
 
-    return given
+    return applies_if
 
 
 def _clipped(dtype: int) -> Callable[[OneHot, Operands], Mapping[str, Any]]:

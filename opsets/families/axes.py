@@ -93,7 +93,7 @@ def axis_not_negative(meaning: Any, operands: Operands) -> Reason | None:
 def operand_not_negative(index: int) -> Callable[[Any, Operands], Reason | None]:
     """Return a function that refuses negative axes in an operand."""
 
-    def given(meaning: Any, operands: Operands) -> Reason | None:
+    def applies_if(meaning: Any, operands: Operands) -> Reason | None:
         axes = operands[index]
         if axes is None:
             return None
@@ -101,7 +101,7 @@ def operand_not_negative(index: int) -> Callable[[Any, Operands], Reason | None]
             return Reason("the axes are computed at run time", missing=True)
         return not_negative(int(axes.known.min(initial=0)))
 
-    return given
+    return applies_if
 
 
 def rank_known(meaning: Any, operands: Operands) -> Reason | None:

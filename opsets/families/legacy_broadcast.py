@@ -82,12 +82,12 @@ def aligned(a, b, axes: Sequence[int]):
 def _where_aligned(
     applies_if: Callable[[Any, Any], Reason | None] | None,
 ) -> Callable[[Any, Any], Reason | None]:
-    def given(what: Aligned, operands: Operands) -> Reason | None:
+    def where_aligned(what: Aligned, operands: Operands) -> Reason | None:
         if what.axis is not None:
             return Reason("")
         return applies_if(what, operands) if applies_if else None
 
-    return given
+    return where_aligned
 
 
 def _among_aligned(one: Lowering) -> Lowering:

@@ -82,10 +82,10 @@ def _known(what: Attention, operands: Operands) -> Reason | None:
 
 
 def _form(biased: bool) -> Callable[[Attention, Operands], Reason | None]:
-    def given(what: Attention, operands: Operands) -> Reason | None:
+    def applies_if(what: Attention, operands: Operands) -> Reason | None:
         return _known(what, operands) if (operands[2] is not None) == biased else Reason("")
 
-    return given
+    return applies_if
 
 
 def _bind(what: Attention, operands: Operands) -> Mapping[str, Any]:

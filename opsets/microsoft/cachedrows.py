@@ -38,12 +38,12 @@ def oracle(
 
 
 def _form(kind: str) -> Callable[[CachedRows, Operands], Reason | None]:
-    def given(what: CachedRows, operands: Operands) -> Reason | None:
+    def applies_if(what: CachedRows, operands: Operands) -> Reason | None:
         rows = operands[0] or Facts()
         found = "alone" if operands[1] is None else "one" if rows.dim(0) == 1 else "each"
         return None if found == kind else Reason("")
 
-    return given
+    return applies_if
 
 
 def _apart(what: CachedRows, operands: Operands) -> Mapping[str, Any]:

@@ -55,14 +55,14 @@ def oracle(what: CropAndResize, x: Array, boxes: Array, images: Array, size: Arr
 
 
 def _mode(mode: str) -> Callable[[CropAndResize, Operands], Reason | None]:
-    def given(what: CropAndResize, operands: Operands) -> Reason | None:
+    def applies_if(what: CropAndResize, operands: Operands) -> Reason | None:
         if what.mode not in ("bilinear", "nearest"):
             return Reason(f"mode {what.mode} is none that onnxruntime has")
         if what.mode != mode:
             return Reason("")
         return None if first(operands).dtype else Reason("the element type is unknown", missing=True)
 
-    return given
+    return applies_if
 
 
 def _value(what: CropAndResize, operands: Operands) -> Mapping[str, Any]:

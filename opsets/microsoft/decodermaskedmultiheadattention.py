@@ -100,7 +100,7 @@ def _known(what: DecoderMaskedMultiHeadAttention, operands: Operands) -> Reason 
 
 
 def _of(stage: str) -> Callable[[DecoderMaskedMultiHeadAttention, Operands], Reason | None]:
-    def given(what: DecoderMaskedMultiHeadAttention, operands: Operands) -> Reason | None:
+    def applies_if(what: DecoderMaskedMultiHeadAttention, operands: Operands) -> Reason | None:
         if reason := _known(what, operands):
             return reason
         crossed = (operands[1] or Facts()).rank == 4
@@ -109,7 +109,7 @@ def _of(stage: str) -> Callable[[DecoderMaskedMultiHeadAttention, Operands], Rea
             found = "alone" if operands[5] is None else "buffer"
         return None if found == stage else Reason("")
 
-    return given
+    return applies_if
 
 
 def _width(what: DecoderMaskedMultiHeadAttention, operands: Operands) -> Mapping[str, Any]:

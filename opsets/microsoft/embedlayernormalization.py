@@ -71,13 +71,13 @@ def _unmasked(what: EmbedLayerNormalization, operands: Operands) -> Reason | Non
 
 
 def _form(segmented: bool, placed: bool) -> Callable[[EmbedLayerNormalization, Operands], Reason | None]:
-    def given(what: EmbedLayerNormalization, operands: Operands) -> Reason | None:
+    def applies_if(what: EmbedLayerNormalization, operands: Operands) -> Reason | None:
         if operands[7] is None or (operands[1] is not None) != segmented or (operands[8] is not None) != placed:
             return Reason("")
         lacking = segmented and operands[4] is None
         return Reason("there are segments, and no embeddings of them") if lacking else None
 
-    return given
+    return applies_if
 
 
 def _epsilon(what: EmbedLayerNormalization, operands: Operands) -> dict[str, Any]:

@@ -65,12 +65,12 @@ def _known(what: FusedConv) -> Reason | None:
 
 
 def _added(wanted: bool) -> Callable[[FusedConv, Operands], Reason | None]:
-    def given(what: FusedConv, operands: Operands) -> Reason | None:
+    def applies_if(what: FusedConv, operands: Operands) -> Reason | None:
         if (operands[3] is not None) != wanted:
             return Reason("")
         return _known(what)
 
-    return given
+    return applies_if
 
 
 def _bind(what: FusedConv, operands: Operands) -> Mapping[str, Any]:

@@ -57,7 +57,7 @@ def scaled(a, b, factor: float):
 
 
 def _moved(place: int) -> Callable[[FusedMatMul, Operands], Reason | None]:
-    def given(what: FusedMatMul, operands: Operands) -> Reason | None:
+    def applies_if(what: FusedMatMul, operands: Operands) -> Reason | None:
         facts, moved = operands[place], _turns(what)
         if what.alpha != 1:
             return Reason("the product is multiplied by a number")
@@ -66,7 +66,7 @@ def _moved(place: int) -> Callable[[FusedMatMul, Operands], Reason | None]:
         unknown = facts is None or facts.rank is None
         return Reason(f"the rank of {'AB'[place]} is unknown", missing=True) if unknown else None
 
-    return given
+    return applies_if
 
 
 def _turns(what: FusedMatMul) -> tuple[tuple[int, int], ...]:

@@ -70,14 +70,14 @@ def _known(what: GatherBlockQuantized, operands: Operands) -> Reason | None:
 
 
 def _form(nibbles: bool, zeros: bool) -> Callable[[GatherBlockQuantized, Operands], Reason | None]:
-    def given(what: GatherBlockQuantized, operands: Operands) -> Reason | None:
+    def applies_if(what: GatherBlockQuantized, operands: Operands) -> Reason | None:
         if reason := _known(what, operands):
             return reason
         if nibbles != (first(operands).dtype in _NIBBLES):
             return Reason("")
         return None if nibbles or zeros == (operands[3] is not None) else Reason("")
 
-    return given
+    return applies_if
 
 
 def _whole(what: GatherBlockQuantized, operands: Operands) -> Mapping[str, Any]:

@@ -68,14 +68,14 @@ def _size(what: GroupedHeads, operands: Operands) -> int | None:
 
 
 def _form(capped: bool, sunk: bool) -> Callable[[GroupedHeads, Operands], Reason | None]:
-    def given(what: GroupedHeads, operands: Operands) -> Reason | None:
+    def applies_if(what: GroupedHeads, operands: Operands) -> Reason | None:
         sink = operands[4] is not None
         # A cap below 24 came after the mask, in what onnx 1.18 defines and in kernels.
         if (bool(what.softcap), sink) != (capped, sunk):
             return Reason("")
         return _known(what, operands)
 
-    return given
+    return applies_if
 
 
 def _bind(what: GroupedHeads, operands: Operands) -> Mapping[str, Any]:

@@ -38,7 +38,7 @@ def oracle(what: GroupNorm, x: Array, gamma: Array, beta: Array) -> Array:
 
 
 def _form(last: bool, swish: bool) -> Callable[[GroupNorm, Operands], Reason | None]:
-    def given(what: GroupNorm, operands: Operands) -> Reason | None:
+    def applies_if(what: GroupNorm, operands: Operands) -> Reason | None:
         if what.activation not in (0, 1):
             return Reason(f"activation {what.activation} is none that the schema defines")
         if (bool(what.channels_last), bool(what.activation) and not what.channels_last) != (last, swish):
@@ -47,7 +47,7 @@ def _form(last: bool, swish: bool) -> Callable[[GroupNorm, Operands], Reason | N
             return Reason("the rank is unknown", missing=True)
         return None
 
-    return given
+    return applies_if
 
 
 def _orders(what: GroupNorm, operands: Operands) -> Mapping[str, Any]:

@@ -192,7 +192,7 @@ def _stage(what: GroupQueryAttention, operands: Operands) -> str:
 
 
 def _of(stage: str) -> Callable[[GroupQueryAttention, Operands], Reason | None]:
-    def given(what: GroupQueryAttention, operands: Operands) -> Reason | None:
+    def applies_if(what: GroupQueryAttention, operands: Operands) -> Reason | None:
         if reason := _known(what, operands):
             return reason
         if _stage(what, operands) != stage:
@@ -201,7 +201,7 @@ def _of(stage: str) -> Callable[[GroupQueryAttention, Operands], Reason | None]:
             return Reason("the width of the caches of angles is unknown", missing=True)
         return None
 
-    return given
+    return applies_if
 
 
 def _size(what: GroupQueryAttention, operands: Operands) -> int:

@@ -33,7 +33,7 @@ def oracle(what: Plain, x: Array) -> Array:
 
 
 def _of(size: int) -> Callable[[Plain, Operands], Reason | None]:
-    def given(what: Plain, operands: Operands) -> Reason | None:
+    def applies_if(what: Plain, operands: Operands) -> Reason | None:
         data = first(operands)
         dims = (data.dim(-1), data.dim(-2)) if data.rank and data.rank > 1 else (None, None)
         known = next((dim for dim in dims if isinstance(dim, int)), None)
@@ -43,7 +43,7 @@ def _of(size: int) -> Callable[[Plain, Operands], Reason | None]:
             return Reason(f"matrices of {known} rows are larger than {LARGEST}")
         return None if known == size else Reason("")
 
-    return given
+    return applies_if
 
 
 def _sign(order: Sequence[int]) -> int:

@@ -38,7 +38,7 @@ def oracle(
 def form(biased: bool, scale: int, bias: int) -> Callable[[Plain, Operands], Reason | None]:
     """Return what holds with, or without, the bias at a place, where the scale at another is one number."""
 
-    def given(what: Plain, operands: Operands) -> Reason | None:
+    def applies_if(what: Plain, operands: Operands) -> Reason | None:
         if (operands[bias] is not None) != biased:
             return Reason("")
         one = operands[scale] or Facts()
@@ -48,7 +48,7 @@ def form(biased: bool, scale: int, bias: int) -> Callable[[Plain, Operands], Rea
             return Reason("the element type of the scale of A is unknown", missing=True)
         return None if one.size == 1 else Reason("A has more than one scale, of which onnxruntime takes one")
 
-    return given
+    return applies_if
 
 
 def _to(what: Plain, operands: Operands) -> Mapping[str, Any]:

@@ -124,7 +124,7 @@ def _grouped(what: MatMulNBits, operands: Operands) -> Reason | None:
 
 
 def _form(bias: bool, zeros: str, grouped: bool | None = False) -> Callable[[MatMulNBits, Operands], Reason | None]:
-    def given(what: MatMulNBits, operands: Operands) -> Reason | None:
+    def applies_if(what: MatMulNBits, operands: Operands) -> Reason | None:
         if (operands[5] is not None) != bias or grouped not in (None, operands[4] is not None):
             return Reason("")
         if bias:
@@ -135,7 +135,7 @@ def _form(bias: bool, zeros: str, grouped: bool | None = False) -> Callable[[Mat
         kind = "none" if points is None else "packed" if points.type == "tensor(uint8)" else "float"
         return _known(what, operands) if kind == zeros else Reason("")
 
-    return given
+    return applies_if
 
 
 _NARROW = {2: TensorProto.UINT2, 4: TensorProto.UINT4, 8: TensorProto.UINT8}

@@ -133,12 +133,12 @@ def _stage(what: MultiHeadAttention, operands: Operands) -> str:
 
 
 def _biased(rank: int) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
-    def given(what: MultiHeadAttention, operands: Operands) -> Reason | None:
+    def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
         if reason := _known(what, operands):
             return reason
         return None if _stage(what, operands) == "bias" and (operands[1] or Facts()).rank == rank else Reason("")
 
-    return given
+    return applies_if
 
 
 @lowering(18, applies_if=_biased(3), rounds=True)
@@ -176,7 +176,7 @@ def biased_queries(query, key, value, bias, mask, added, past_key, past_value, b
 
 
 def _masked(kind: str, more: bool) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
-    def given(what: MultiHeadAttention, operands: Operands) -> Reason | None:
+    def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
         if reason := _known(what, operands):
             return reason
         if _stage(what, operands) != "mask" or (operands[5] is not None) != more:
@@ -184,7 +184,7 @@ def _masked(kind: str, more: bool) -> Callable[[MultiHeadAttention, Operands], R
         found = form_of_mask(first(operands), operands[4] or Facts())
         return found if isinstance(found, Reason) else None if found == kind else Reason("")
 
-    return given
+    return applies_if
 
 
 def form_of_mask(data: Facts, mask: Facts) -> str | Reason:
@@ -251,13 +251,13 @@ def pairs_and_numbers(query, key, value, bias, mask, added, past_key, past_value
 
 
 def _listed(kind: str, past: bool) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
-    def given(what: MultiHeadAttention, operands: Operands) -> Reason | None:
+    def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
         if (operands[6] is not None) != past:
             return Reason("")
         more = operands[5] is not None
         return _masked(kind, more)(what, operands)
 
-    return given
+    return applies_if
 
 
 @lowering(18, applies_if=_listed("lengths", False))
@@ -357,13 +357,13 @@ def by_any_after_a_past(query, key, value, bias, mask, added, past_key, past_val
 
 
 def _last(rank: int) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
-    def given(what: MultiHeadAttention, operands: Operands) -> Reason | None:
+    def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
         if reason := _known(what, operands):
             return reason
         stage = _stage(what, operands)
         return None if stage == ("heads" if rank == 4 else "") else Reason("")
 
-    return given
+    return applies_if
 
 
 def _attributes(what: MultiHeadAttention, operands: Operands) -> Mapping[str, Any]:

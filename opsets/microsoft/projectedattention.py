@@ -57,10 +57,10 @@ def _doubtful(what: ProjectedAttention, operands: Operands) -> Reason | None:
 
 
 def _form(past: bool) -> Callable[[ProjectedAttention, Operands], Reason | None]:
-    def given(what: ProjectedAttention, operands: Operands) -> Reason | None:
+    def applies_if(what: ProjectedAttention, operands: Operands) -> Reason | None:
         return Reason("") if (operands[2] is not None) != past or _doubtful(what, operands) is None else None
 
-    return given
+    return applies_if
 
 
 def _bind(what: ProjectedAttention, operands: Operands) -> Mapping[str, Any]:
@@ -74,10 +74,10 @@ def _bind(what: ProjectedAttention, operands: Operands) -> Mapping[str, Any]:
 
 
 def _doubtful_form(past: bool) -> Callable[[ProjectedAttention, Operands], Reason | None]:
-    def given(what: ProjectedAttention, operands: Operands) -> Reason | None:
+    def applies_if(what: ProjectedAttention, operands: Operands) -> Reason | None:
         return Reason("") if (operands[2] is not None) != past else _doubtful(what, operands)
 
-    return given
+    return applies_if
 
 
 @lowering(18, applies_if=_doubtful_form(False))

@@ -68,7 +68,7 @@ def _known(what: QGemm, operands: Operands) -> Reason | None:
 
 
 def _form(turned: str, added: bool, quantized: bool) -> Callable[[QGemm, Operands], Reason | None]:
-    def given(what: QGemm, operands: Operands) -> Reason | None:
+    def applies_if(what: QGemm, operands: Operands) -> Reason | None:
         if reason := _known(what, operands):
             return reason
         found = "a" if what.transA else "b" if what.transB else ""
@@ -77,7 +77,7 @@ def _form(turned: str, added: bool, quantized: bool) -> Callable[[QGemm, Operand
         same = (found, operands[6] is not None, operands[7] is not None) == ("", added, quantized)
         return None if same else Reason("")
 
-    return given
+    return applies_if
 
 
 @lowering(18, applies_if=_form("a", False, False))

@@ -55,14 +55,14 @@ def oracle(
 
 
 def _of(last: bool) -> Callable[[QLinearAveragePool, Operands], Reason | None]:
-    def given(what: QLinearAveragePool, operands: Operands) -> Reason | None:
+    def applies_if(what: QLinearAveragePool, operands: Operands) -> Reason | None:
         if bool(what.channels_last) != last:
             return Reason("")
         if last and first(operands).rank is None:
             return Reason("the rank is unknown", missing=True)
         return steps.one_each(what, operands)
 
-    return given
+    return applies_if
 
 
 def _bind(what: QLinearAveragePool, operands: Operands) -> Mapping[str, Any]:

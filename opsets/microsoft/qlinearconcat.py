@@ -36,7 +36,7 @@ def fault(what: QLinearConcat, operands: Operands) -> str | None:
 
 
 def _of(count: int) -> Callable[[QLinearConcat, Operands], Reason | None]:
-    def given(what: QLinearConcat, operands: Operands) -> Reason | None:
+    def applies_if(what: QLinearConcat, operands: Operands) -> Reason | None:
         if len(operands) > 2 + 3 * MOST:
             return Reason(f"it joins more than {MOST} tensors")
         if len(operands) != 2 + 3 * count:
@@ -44,7 +44,7 @@ def _of(count: int) -> Callable[[QLinearConcat, Operands], Reason | None]:
         each = range(2, len(operands), 3)
         return steps.whole(operands, (0, *(place + 1 for place in each)), (*(place + 2 for place in each), 1))
 
-    return given
+    return applies_if
 
 
 MOST = 4

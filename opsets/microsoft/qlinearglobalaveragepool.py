@@ -37,14 +37,14 @@ def oracle(
 
 
 def _of(last: bool) -> Callable[[QLinearGlobalAveragePool, Operands], Reason | None]:
-    def given(what: QLinearGlobalAveragePool, operands: Operands) -> Reason | None:
+    def applies_if(what: QLinearGlobalAveragePool, operands: Operands) -> Reason | None:
         if bool(what.channels_last) != last:
             return Reason("")
         if last and first(operands).rank is None:
             return Reason("the rank is unknown", missing=True)
         return steps.one_each(what, operands)
 
-    return given
+    return applies_if
 
 
 @lowering(13, applies_if=_of(False), rounds=True, makes_floats=True)

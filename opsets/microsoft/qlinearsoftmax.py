@@ -79,25 +79,25 @@ def _length(what: QLinearSoftmax, operands: Operands) -> int:
 
 
 def _of_known_length(rows: bool) -> Callable[[QLinearSoftmax, Operands], Reason | None]:
-    def given(what: QLinearSoftmax, operands: Operands) -> Reason | None:
+    def applies_if(what: QLinearSoftmax, operands: Operands) -> Reason | None:
         if (what.opset < 13) != rows:
             return Reason("")
         if not _length(what, operands):
             return Reason("the length of a row is unknown", missing=True)
         return steps.whole(operands, (1, 3), (4,))
 
-    return given
+    return applies_if
 
 
 def _form(rows: bool, zero: bool) -> Callable[[QLinearSoftmax, Operands], Reason | None]:
-    def given(what: QLinearSoftmax, operands: Operands) -> Reason | None:
+    def applies_if(what: QLinearSoftmax, operands: Operands) -> Reason | None:
         if ((what.opset < 13), operands[2] is not None) != (rows, zero) or _length(what, operands):
             return Reason("")
         if rows and what.axis < 0 and first(operands).rank is None:
             return Reason("the rank is unknown", missing=True)
         return steps.whole(operands, (1, 3), (2, 4) if zero else (4,))
 
-    return given
+    return applies_if
 
 
 def _axis(what: QLinearSoftmax, operands: Operands) -> Mapping[str, Any]:

@@ -53,7 +53,7 @@ def fault(what: RelativePositionBias, operands: Operands) -> str | None:
 
 
 def _of(both: bool) -> Callable[[RelativePositionBias, Operands], Reason | None]:
-    def given(what: RelativePositionBias, operands: Operands) -> Reason | None:
+    def applies_if(what: RelativePositionBias, operands: Operands) -> Reason | None:
         count = first(operands).dim(0)
         if not isinstance(count, int):
             return Reason("the number of buckets is unknown", missing=True)
@@ -64,7 +64,7 @@ def _of(both: bool) -> Callable[[RelativePositionBias, Operands], Reason | None]
             None if 0 < half < what.max_distance else Reason("the largest distance is no more than those of their own")
         )
 
-    return given
+    return applies_if
 
 
 def _bind(what: RelativePositionBias, operands: Operands) -> Mapping[str, Any]:

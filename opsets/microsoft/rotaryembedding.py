@@ -61,13 +61,13 @@ def _known(what: RotaryEmbedding, operands: Operands) -> Reason | None:
 
 
 def _positioned(rank: int) -> Callable[[RotaryEmbedding, Operands], Reason | None]:
-    def given(what: RotaryEmbedding, operands: Operands) -> Reason | None:
+    def applies_if(what: RotaryEmbedding, operands: Operands) -> Reason | None:
         positions = operands[1]
         if positions is None or positions.rank is None:
             return Reason("the rank of position_ids is unknown", missing=True)
         return _known(what, operands) if positions.rank == rank else Reason("")
 
-    return given
+    return applies_if
 
 
 def _bind(what: RotaryEmbedding, operands: Operands) -> Mapping[str, Any]:

@@ -39,11 +39,11 @@ def oracle(
 
 
 def _form(causal: bool, windowed: bool, added: bool) -> Callable[[VisibleKeys, Operands], Reason | None]:
-    def given(what: VisibleKeys, operands: Operands) -> Reason | None:
+    def applies_if(what: VisibleKeys, operands: Operands) -> Reason | None:
         found = bool(what.causal), what.window > 0, operands[4] is not None
         return None if found == (causal, windowed, added) else Reason("")
 
-    return given
+    return applies_if
 
 
 def _low(what: VisibleKeys, operands: Operands) -> Mapping[str, Any]:

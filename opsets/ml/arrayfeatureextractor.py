@@ -24,13 +24,13 @@ def oracle(what: Plain, x: Array, indices: Array) -> Array:
 
 
 def _ranked(vector: bool) -> Callable[[Plain, Operands], Reason | None]:
-    def given(what: Plain, operands: Operands) -> Reason | None:
+    def applies_if(what: Plain, operands: Operands) -> Reason | None:
         rank = first(operands).rank
         if rank is None:
             return Reason("the rank is unknown", missing=True)
         return None if (rank == 1) == vector else Reason("")
 
-    return given
+    return applies_if
 
 
 @lowering(13, applies_if=_ranked(False))

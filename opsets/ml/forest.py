@@ -195,12 +195,12 @@ def _matrices(what: Forest, operands: Operands) -> Mapping[str, Any]:
 
 
 def _tracked(tracks: bool) -> Callable[[Forest, Operands], Reason | None]:
-    def given(what: Forest, operands: Operands) -> Reason | None:
+    def applies_if(what: Forest, operands: Operands) -> Reason | None:
         if bool(what.missing.array.any()) != tracks:
             return Reason("")
         return _small(what, operands)
 
-    return given
+    return applies_if
 
 
 def _untracked(what: Forest, operands: Operands) -> Mapping[str, Any]:

@@ -53,7 +53,7 @@ def fault(what: Imputer, operands: Operands) -> str | None:
 
 
 def _form(nan: bool) -> Callable[[Imputer, Operands], Reason | None]:
-    def given(what: Imputer, operands: Operands) -> Reason | None:
+    def applies_if(what: Imputer, operands: Operands) -> Reason | None:
         data = first(operands)
         if data.dtype is None:
             return Reason("the element type is unknown", missing=True)
@@ -66,7 +66,7 @@ def _form(nan: bool) -> Callable[[Imputer, Operands], Reason | None]:
             return Reason("the number of features is unknown", missing=True)
         return None if data.rank in (1, 2) else Reason("features have more than one axis")
 
-    return given
+    return applies_if
 
 
 def _width(data: Facts) -> Any:

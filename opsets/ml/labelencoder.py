@@ -116,7 +116,7 @@ def fault(what: LabelEncoder, operands: Operands) -> str | None:
 
 
 def _form(nan: bool) -> Callable[[LabelEncoder, Operands], Reason | None]:
-    def given(what: LabelEncoder, operands: Operands) -> Reason | None:
+    def applies_if(what: LabelEncoder, operands: Operands) -> Reason | None:
         dtype = first(operands).type
         if not dtype:
             return Reason("the element type is unknown", missing=True)
@@ -124,7 +124,7 @@ def _form(nan: bool) -> Callable[[LabelEncoder, Operands], Reason | None]:
             return Reason("the keys are of another type than the elements")
         return None if _has_nan(what) == nan else Reason("")
 
-    return given
+    return applies_if
 
 
 def _has_nan(what: LabelEncoder) -> bool:

@@ -83,14 +83,14 @@ def fault(what: LinearClassifier, operands: Operands) -> str | None:
 
 
 def _form(single: bool) -> Callable[[LinearClassifier, Operands], Reason | None]:
-    def given(what: LinearClassifier, operands: Operands) -> Reason | None:
+    def applies_if(what: LinearClassifier, operands: Operands) -> Reason | None:
         if not what.count:
             return Reason("it has no intercepts, of which onnxruntime counts the classes")
         if what.paired and what.post_transform == "PROBIT":
             return Reason("the kernel of onnxruntime leaves PROBIT of a second class undefined")
         return matrix(operands) if (what.count == 1) == single else Reason("")
 
-    return given
+    return applies_if
 
 
 def _bound(what: LinearClassifier, operands: Operands) -> Mapping[str, Any]:

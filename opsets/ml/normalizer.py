@@ -42,14 +42,14 @@ def fault(what: Normalizer, operands: Operands) -> str | None:
 
 
 def _is(norm: str) -> Callable[[Normalizer, Operands], Reason | None]:
-    def given(what: Normalizer, operands: Operands) -> Reason | None:
+    def applies_if(what: Normalizer, operands: Operands) -> Reason | None:
         if what.norm != norm:
             return Reason("")
         if first(operands).rank is None:
             return Reason("the rank is unknown", missing=True)
         return None if first(operands).rank in (1, 2) else Reason("rows have more than one axis")
 
-    return given
+    return applies_if
 
 
 @lowering(18, applies_if=_is("MAX"), rounds=True, makes_floats=True)

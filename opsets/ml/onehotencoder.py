@@ -47,7 +47,7 @@ def fault(what: OneHotEncoder, operands: Operands) -> str | None:
 
 
 def _of(strings: bool) -> Callable[[OneHotEncoder, Operands], Reason | None]:
-    def given(what: OneHotEncoder, operands: Operands) -> Reason | None:
+    def applies_if(what: OneHotEncoder, operands: Operands) -> Reason | None:
         dtype = first(operands).dtype
         if dtype is None:
             return Reason("the element type is unknown", missing=True)
@@ -57,7 +57,7 @@ def _of(strings: bool) -> Callable[[OneHotEncoder, Operands], Reason | None]:
             return Reason("the categories are of another type than the elements")
         return None
 
-    return given
+    return applies_if
 
 
 def _numbers(what: OneHotEncoder, operands: Operands) -> Mapping[str, Any]:

@@ -152,11 +152,11 @@ def _known(what: SVMClassifier, operands: Operands) -> Reason | None:
 
 
 def _form(kind: str) -> Callable[[SVMClassifier, Operands], Reason | None]:
-    def given(what: SVMClassifier, operands: Operands) -> Reason | None:
+    def applies_if(what: SVMClassifier, operands: Operands) -> Reason | None:
         own = "pairs" if what.in_pairs else "two" if len(what.labels) == 2 else "classes"
         return _known(what, operands) if own == kind else Reason("")
 
-    return given
+    return applies_if
 
 
 def _bound(what: SVMClassifier, operands: Operands) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def _lift(names: Sequence[str]) -> Callable[[Mapping[str, Any]], TreeEnsemble]:
 def _own(lowering: Lowering) -> Lowering:
     """Return a lowering of regressors with the type of the input for that of the output, and none for sets."""
 
-    def given(what: TreeEnsemble, operands: Operands) -> Reason | None:
+    def applies_if(what: TreeEnsemble, operands: Operands) -> Reason | None:
         if what.has_sets:
             return Reason("nodes ask for members of sets, some of which onnxruntime forgets (1.32.0)")
         return lowering.applies_if(what, operands) if lowering.applies_if else None
@@ -172,7 +172,7 @@ def _own(lowering: Lowering) -> Lowering:
         middle = TensorProto.FLOAT if what.function != "NONE" else bound["to"]  # so onnxruntime does (1.32.0)
         return {**bound, "middle": middle, "out": first(operands).dtype}
 
-    return dataclasses.replace(lowering, applies_if=given, bind=bind)
+    return dataclasses.replace(lowering, applies_if=applies_if, bind=bind)
 
 
 OPERATOR = Operator(

@@ -177,7 +177,7 @@ def fault(what: TreeEnsembleClassifier, operands: Operands) -> str | None:
 
 
 def _form(several: bool) -> Callable[[TreeEnsembleClassifier, Operands], Reason | None]:
-    def given(what: TreeEnsembleClassifier, operands: Operands) -> Reason | None:
+    def applies_if(what: TreeEnsembleClassifier, operands: Operands) -> Reason | None:
         if first(operands).dtype is None:
             return Reason("the element type is unknown", missing=True)
         if reason := matrix(operands):
@@ -187,7 +187,7 @@ def _form(several: bool) -> Callable[[TreeEnsembleClassifier, Operands], Reason 
             return found
         return None if several == (found.place is None) else Reason("")
 
-    return given
+    return applies_if
 
 
 def _bound(what: TreeEnsembleClassifier, operands: Operands) -> Mapping[str, Any]:

@@ -151,7 +151,7 @@ def fault(what: TreeEnsembleRegressor, operands: Operands) -> str | None:
 
 
 def _form(whole: bool) -> Callable[[Any, Operands], Reason | None]:
-    def given(what: Any, operands: Operands) -> Reason | None:
+    def applies_if(what: Any, operands: Operands) -> Reason | None:
         if first(operands).dtype is None:
             return Reason("the element type is unknown", missing=True)
         if reason := matrix(operands):
@@ -160,7 +160,7 @@ def _form(whole: bool) -> Callable[[Any, Operands], Reason | None]:
         zero = made.aggregate == "SUM" and not what.base  # what no leaf has is zero anyway
         return None if whole == bool(zero or what.n_targets == 1 or always(made, listed).all()) else Reason("")
 
-    return given
+    return applies_if
 
 
 def _bound(what: Any, operands: Operands) -> Mapping[str, Any]:

@@ -383,12 +383,12 @@ def _along_in_32(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
 def _in_32(way: Lowering) -> Lowering:
     """Return a way with positions in float where it counts them all, else in int32: not every runtime has int64."""
 
-    def given(meaning: ArgMax, operands: Operands) -> Reason | None:
+    def applies_if(meaning: ArgMax, operands: Operands) -> Reason | None:
         if meaning.dtype in (TensorProto.FLOAT, TensorProto.INT32):
             return Reason("the index is of 32 bits already")
         return None if way.applies_if is None else way.applies_if(meaning, operands)
 
-    return replace(way, name=f"{way.name}_32", applies_if=given, bind=_along_in_32)
+    return replace(way, name=f"{way.name}_32", applies_if=applies_if, bind=_along_in_32)
 
 
 def _typed(meaning: ArgMax, operands: Operands) -> Reason | None:

@@ -71,7 +71,7 @@ _OF_BITS: Mapping[int, int] = {16: TensorProto.INT16, 32: TensorProto.INT32, 64:
 
 
 def _between(old: frozenset[int], new: frozenset[int]) -> Callable[[BitCast, Operands], Reason | None]:
-    def given(what: BitCast, operands: Operands) -> Reason | None:
+    def applies_if(what: BitCast, operands: Operands) -> Reason | None:
         dtype = first(operands).dtype
         if dtype is None:
             return Reason("the element type is unknown", missing=True)
@@ -79,7 +79,7 @@ def _between(old: frozenset[int], new: frozenset[int]) -> Callable[[BitCast, Ope
             return None
         return Reason(f"it does not cast {type_name(dtype)} to {type_name(what.to)}")
 
-    return given
+    return applies_if
 
 
 def _number(value: float | int) -> Tensor:

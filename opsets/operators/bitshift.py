@@ -56,7 +56,7 @@ def _inside(meaning: BitShift, operands: Operands) -> Reason | None:
 
 
 def _going(direction: str, *, wide: bool) -> Callable[[BitShift, Operands], Reason | None]:
-    def given(meaning: BitShift, operands: Operands) -> Reason | None:
+    def applies_if(meaning: BitShift, operands: Operands) -> Reason | None:
         dtype = first(operands).dtype
         if meaning.direction != direction:
             return Reason(f"it shifts {direction.lower()}")
@@ -66,7 +66,7 @@ def _going(direction: str, *, wide: bool) -> Callable[[BitShift, Operands], Reas
             return Reason("it is for integers")
         return None if wide or dtype != TensorProto.UINT64 else Reason("int64 does not hold uint64")
 
-    return given
+    return applies_if
 
 
 def _only_uint64(meaning: BitShift, operands: Operands) -> Reason | None:

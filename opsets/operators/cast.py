@@ -117,11 +117,11 @@ def _below_24(attributes: Mapping[str, Any]) -> Cast:
 
 
 def _infinity(wanted: str) -> Callable[[Cast, Operands], Reason | None]:
-    def given(meaning: Cast, operands: Operands) -> Reason | None:
+    def applies_if(meaning: Cast, operands: Operands) -> Reason | None:
         apart = meaning.saturate and meaning.to in FNUZ and meaning.infinity != wanted
         return Reason(f"it makes {wanted} of infinity") if apart else None
 
-    return given
+    return applies_if
 
 
 def _lift_name(attributes: Mapping[str, Any]) -> Cast:

@@ -127,12 +127,12 @@ def _as_float(what: Clip, operands: Operands) -> Reason | None:
 
 
 def _no_bound(index: int) -> Callable[[Clip, Operands], Reason | None]:
-    def given(what: Clip, operands: Operands) -> Reason | None:
+    def applies_if(what: Clip, operands: Operands) -> Reason | None:
         if operands[index] is not None:
             return Reason("the bound is there")
         return None if _dtype(operands) is not None else Reason("the element type is unknown", missing=True)
 
-    return given
+    return applies_if
 
 
 def _limit(side: int) -> Callable[[Clip, Operands], Mapping[str, Any]]:

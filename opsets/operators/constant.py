@@ -65,14 +65,14 @@ def _write(meaning: Constant, operands: Operands) -> Mapping[str, Any] | Reason:
 def _holds(since: int) -> Callable[[Constant, Operands], Reason | None]:
     """Refuse an element type that this version does not give: the version's inputs do not tell."""
 
-    def given(meaning: Constant, operands: Operands) -> Reason | None:
+    def applies_if(meaning: Constant, operands: Operands) -> Reason | None:
         schema = schema_at("", "Constant", since)
         if meaning.value is None or schema is None:
             return None
         name = type_name(facts_of_attribute(meaning.value).dtype or 0)
         return None if f"tensor({name})" in schema.outputs[0].types else Reason(f"it gives no {name}")
 
-    return given
+    return applies_if
 
 
 OPERATOR = Operator(

@@ -84,12 +84,12 @@ def normal(what: Dropout, operands: Operands) -> tuple[Dropout, Operands]:
 
 
 def _masks(mask: str) -> Callable[[Dropout, Operands], Reason | None]:
-    def given(what: Dropout, operands: Operands) -> Reason | None:
+    def applies_if(what: Dropout, operands: Operands) -> Reason | None:
         if trains := _trains(operands, "it has no mode of training"):
             return trains
         return None if what.mask in (mask, "unused") else Reason(f"its mask is not of {what.mask}")
 
-    return given
+    return applies_if
 
 
 def _ones(what: Dropout, operands: Operands) -> Reason | None:

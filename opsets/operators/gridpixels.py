@@ -98,13 +98,13 @@ def looked_up(
 
 
 def _padded(mode: str) -> Callable[[GridPixels, Operands], Reason | None]:
-    def given(what: GridPixels, operands: Operands) -> Reason | None:
+    def applies_if(what: GridPixels, operands: Operands) -> Reason | None:
         if what.padding_mode != mode:
             return Reason(f"it pads with {what.padding_mode}")
         known = (operands[0] or Facts()).dtype and isinstance((operands[1] or Facts()).dim(0), int)
         return None if known else Reason("the element type is unknown, or how many axes there are", missing=True)
 
-    return given
+    return applies_if
 
 
 def _of_any_size(what: GridPixels, operands: Operands) -> Mapping[str, Any]:

@@ -64,13 +64,13 @@ def filled(rows: Rows, operands: Operands) -> Reason | None:
 def at_most(longest: int) -> Callable[[Rows, Operands], Reason | None]:
     """Hold for rows of so many elements at most."""
 
-    def given(rows: Rows, operands: Operands) -> Reason | None:
+    def applies_if(rows: Rows, operands: Operands) -> Reason | None:
         if reason := filled(rows, operands):
             return reason
         dim = first(operands).dim(rows.axes[0])
         return Reason(f"a row has more than {longest} elements") if isinstance(dim, int) and dim > longest else None
 
-    return given
+    return applies_if
 
 
 def positions(like: int) -> Callable[[Rows, Operands], Mapping[str, Any]]:

@@ -53,14 +53,14 @@ MANY = 0
 
 
 def _has(taps: int) -> Callable[[Interpolated, Operands], Reason | None]:
-    def given(what: Interpolated, operands: Operands) -> Reason | None:
+    def applies_if(what: Interpolated, operands: Operands) -> Reason | None:
         if (what.taps if what.taps in (1, 2, 4) else MANY) != taps:
             return Reason(f"a sum has {what.taps} elements")
         if first(operands).rank is None:
             return Reason("the rank is unknown", missing=True)
         return None if what.axes else Reason("no axis is left")
 
-    return given
+    return applies_if
 
 
 def _next(what: Interpolated, operands: Operands) -> Mapping[str, Any]:

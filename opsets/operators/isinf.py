@@ -42,14 +42,14 @@ def oracle(what: IsInf, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _signs(*signs: tuple[bool, bool]) -> Any:
-    def given(what: IsInf, operands: Operands) -> Reason | None:
+    def applies_if(what: IsInf, operands: Operands) -> Reason | None:
         if first(operands).dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
             return Reason("the input is not known to be float or double", missing=first(operands).dtype is None)
         if (bool(what.detect_negative), bool(what.detect_positive)) in signs:
             return None
         return Reason("it is for other infinities")
 
-    return given
+    return applies_if
 
 
 def _limits(what: IsInf, operands: Operands) -> Mapping[str, Any]:

@@ -234,7 +234,7 @@ def in_a_loop(
 
 
 def _one(*rules: str) -> Callable[[LinearAttention, Operands], Reason | None]:
-    def given(what: LinearAttention, operands: Operands) -> Reason | None:
+    def applies_if(what: LinearAttention, operands: Operands) -> Reason | None:
         if reason := _known(what, operands):
             return reason
         if what.update_rule not in rules:
@@ -244,7 +244,7 @@ def _one(*rules: str) -> Callable[[LinearAttention, Operands], Reason | None]:
         lacks = ("gated" in what.update_rule and not operands[4]) or ("delta" in what.update_rule and not operands[5])
         return Reason(f"the rule {what.update_rule} asks for decay or beta, which is left out") if lacks else None
 
-    return given
+    return applies_if
 
 
 def _gates(what: LinearAttention, operands: Operands) -> Mapping[str, Any]:

@@ -97,14 +97,14 @@ def with_column(a, b, a_zero, b_zero):
 def lacks(index: int) -> Callable[[Any, Operands], Reason | None]:
     """Return what holds where a zero point is left out, and the element type is known that it must have."""
 
-    def given(what: Any, operands: Operands) -> Reason | None:
+    def applies_if(what: Any, operands: Operands) -> Reason | None:
         if operands[index] is not None:
             return Reason("the zero point is given")
         data = operands[index - 2]
         known = data is not None and data.dtype is not None
         return None if known else Reason("the element type is unknown, which the zero point must have", missing=True)
 
-    return given
+    return applies_if
 
 
 def zero_like(index: int) -> Callable[[Any, Operands], Mapping[str, Any]]:

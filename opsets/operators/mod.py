@@ -48,7 +48,7 @@ def _floats_truncate(what: Mod, operands: Operands) -> Reason | None:
 
 
 def _of(*dtypes: frozenset[int], fmod: int | None = None) -> Any:
-    def given(what: Mod, operands: Operands) -> Reason | None:
+    def applies_if(what: Mod, operands: Operands) -> Reason | None:
         dtype = first(operands).dtype
         if dtype is None:
             return Reason("the element type is unknown", missing=True)
@@ -56,7 +56,7 @@ def _of(*dtypes: frozenset[int], fmod: int | None = None) -> Any:
             return Reason("it is for other element types")
         return None if fmod in (None, what.fmod) else Reason(f"it is for fmod {fmod}")
 
-    return given
+    return applies_if
 
 
 @lowering(14, applies_if=_of(UNSIGNED))

@@ -91,12 +91,12 @@ def _is_float(value: np.ndarray[Any, Any]) -> bool:
 
 
 def _since(first: int, modes: tuple[str, ...]) -> Callable[[Pad, Operands], Reason | None]:
-    def given(what: Pad, operands: Operands) -> Reason | None:
+    def applies_if(what: Pad, operands: Operands) -> Reason | None:
         if first > 2 and operands[2] is not None and (operands[0] is None or operands[0].dtype is None):
             return Reason("the type of the data is unknown, which the value must have", missing=True)
         return None if what.mode in modes else Reason(f"mode {what.mode} came later than {first}")
 
-    return given
+    return applies_if
 
 
 # --- the axes -----------------------------------------------------------------------------------------------------

@@ -316,10 +316,10 @@ _NONE: Mapping[str, Any] = {"none": Tensor(np.zeros(0, np.float32))}
 
 
 def _left_out(index: int) -> Callable[[Resize, Operands], Reason | None]:
-    def given(what: Resize, operands: Operands) -> Reason | None:
+    def applies_if(what: Resize, operands: Operands) -> Reason | None:
         return None if operands[index] is None else Reason("")
 
-    return given
+    return applies_if
 
 
 @lowering(18, applies_if=_left_out(1), bind=lambda what, operands: _NONE)
@@ -404,14 +404,14 @@ def _some_axes(what: Resize, operands: Operands) -> Reason | None:
 
 
 def _cropped_axes(index: int) -> Callable[[Resize, Operands], Reason | None]:
-    def given(what: Resize, operands: Operands) -> Reason | None:
+    def applies_if(what: Resize, operands: Operands) -> Reason | None:
         if what.coordinate_transformation_mode != CROP or operands[1] is None:
             return Reason("it does not crop")
         if what.keep_aspect_ratio_policy != "stretch" or what.axes is None or _empty(operands, index):
             return Reason("all axes are meant, or it keeps the aspect ratio")
         return None if first(operands).rank is not None else Reason("the rank is unknown", missing=True)
 
-    return given
+    return applies_if
 
 
 def _axes_scaled(what: Resize, operands: Operands) -> Reason | None:
@@ -512,7 +512,7 @@ LARGEST = 2**24
 
 
 def _looked_up(sizes: bool) -> Callable[[Resize, Operands], Reason | None]:
-    def given(what: Resize, operands: Operands) -> Reason | None:
+    def applies_if(what: Resize, operands: Operands) -> Reason | None:
         if what.mode != "nearest":
             return Reason("it takes several elements together")
         if _empty(operands, 3) == sizes:
@@ -520,7 +520,7 @@ def _looked_up(sizes: bool) -> Callable[[Resize, Operands], Reason | None]:
         found = _next(what, operands)
         return found if isinstance(found, Reason) else None if found else Reason("no axis changes")
 
-    return given
+    return applies_if
 
 
 def _along(what: Resize, operands: Operands) -> Mapping[str, Any]:
@@ -710,7 +710,7 @@ def _may_change(what: Resize, operands: Operands) -> tuple[list[int], list[int]]
 
 
 def _at_run_time(sizes: bool) -> Callable[[Resize, Operands], Reason | None]:
-    def given(what: Resize, operands: Operands) -> Reason | None:
+    def applies_if(what: Resize, operands: Operands) -> Reason | None:
         if _sized(operands) is not sizes:
             return Reason("no sizes are given" if sizes else "sizes are given, or may be")
         if _empty(operands, 2 + sizes):
@@ -721,7 +721,7 @@ def _at_run_time(sizes: bool) -> Callable[[Resize, Operands], Reason | None]:
         found = _may_change(what, operands)
         return found if isinstance(found, Reason) else None if any(found) else Reason("no axis changes")
 
-    return given
+    return applies_if
 
 
 def _axes_that_may_change(what: Resize, operands: Operands) -> Mapping[str, Any]:

@@ -45,12 +45,12 @@ def oracle(what: ResizedAxes, x: Array, scales: Array, sizes: Array) -> Array:
 
 
 def _nearest(simple: bool) -> Callable[[ResizedAxes, Operands], Reason | None]:
-    def given(what: ResizedAxes, operands: Operands) -> Reason | None:
+    def applies_if(what: ResizedAxes, operands: Operands) -> Reason | None:
         if not what.axes:
             return Reason("no axis is left")
         return None if (what.nearest_mode == SIMPLE) == simple else Reason(f"nearest is by {what.nearest_mode}")
 
-    return given
+    return applies_if
 
 
 def _next(what: ResizedAxes, operands: Operands) -> Mapping[str, Any]:

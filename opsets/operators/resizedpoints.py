@@ -32,11 +32,11 @@ def oracle(what: ResizedPoints, length: Array, size: Array, scale: Array) -> Arr
 
 
 def _in(*modes: str) -> Callable[[ResizedPoints, Operands], Reason | None]:
-    def given(what: ResizedPoints, operands: Operands) -> Reason | None:
+    def applies_if(what: ResizedPoints, operands: Operands) -> Reason | None:
         mode = what.coordinate_transformation_mode
         return None if mode in modes else Reason(f"it has {mode} coordinates")
 
-    return given
+    return applies_if
 
 
 def _shifts(what: ResizedPoints, operands: Operands) -> Mapping[str, Any]:

@@ -70,14 +70,14 @@ def gathered(x, cosines, sines, places):
 
 
 def _of_rank(rank: int) -> Callable[[RotaryEmbedding, Operands], Reason | None]:
-    def given(what: RotaryEmbedding, operands: Operands) -> Reason | None:
+    def applies_if(what: RotaryEmbedding, operands: Operands) -> Reason | None:
         if operands[3] is not None:
             return Reason("there are position_ids")
         if reason := rank_known(what, operands):
             return reason
         return None if first(operands).rank == rank else Reason(f"the rank of X is not {rank}")
 
-    return given
+    return applies_if
 
 
 def _matrix(what: RotaryEmbedding, operands: Operands) -> Reason | None:
@@ -115,13 +115,13 @@ def in_part(x, cosines, sines, places, count: Sequence[int], half: Sequence[int]
 
 
 def _whole(interleaved: int) -> Callable[[RotaryEmbedding, Operands], Reason | None]:
-    def given(what: RotaryEmbedding, operands: Operands) -> Reason | None:
+    def applies_if(what: RotaryEmbedding, operands: Operands) -> Reason | None:
         if what.rotary_embedding_dim:
             return Reason("heads are turned in part")
         other = what.interleaved != interleaved
         return Reason("the pairs lie otherwise") if other else _of_rank(4)(what, operands)
 
-    return given
+    return applies_if
 
 
 @lowering(18, applies_if=_whole(0), rounds=True)

@@ -43,11 +43,11 @@ def oracle(what: Sampled, x: Array, points: Array) -> Array:
 
 
 def _rounded(*modes: str) -> Callable[[Sampled, Operands], Reason | None]:
-    def given(what: Sampled, operands: Operands) -> Reason | None:
+    def applies_if(what: Sampled, operands: Operands) -> Reason | None:
         nearest = what.mode == "nearest" and what.nearest_mode in modes
         return None if nearest else Reason("nearest are others, or it mixes elements")
 
-    return given
+    return applies_if
 
 
 def _linear(what: Sampled, operands: Operands) -> Reason | None:
@@ -55,12 +55,12 @@ def _linear(what: Sampled, operands: Operands) -> Reason | None:
 
 
 def _cubic(all_taps: bool) -> Callable[[Sampled, Operands], Reason | None]:
-    def given(what: Sampled, operands: Operands) -> Reason | None:
+    def applies_if(what: Sampled, operands: Operands) -> Reason | None:
         if what.mode != "cubic" or all_taps == bool(what.alone or what.exclude_outside):
             return Reason(f"its mode is {what.mode}, or other elements count")
         return _ranked(operands)
 
-    return given
+    return applies_if
 
 
 def _ranked(operands: Operands) -> Reason | None:

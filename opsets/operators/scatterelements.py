@@ -77,14 +77,14 @@ def as_scatter(data, indices, updates, axis: int, along: Sequence[int]):
 
 
 def _joins(reduction: str, *, exact: bool = True) -> Callable[[ScatterElements, Operands], Reason | None]:
-    def given(what: ScatterElements, operands: Operands) -> Reason | None:
+    def applies_if(what: ScatterElements, operands: Operands) -> Reason | None:
         if what.reduction != reduction:
             return Reason(f"reduction is {what.reduction}")
         if not exact and (reason := _rounded_by_reductions(operands)):
             return reason
         return axis_not_negative(what, operands)
 
-    return given
+    return applies_if
 
 
 def _rounded_by_reductions(operands: Operands) -> Reason | None:

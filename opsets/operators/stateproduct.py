@@ -28,10 +28,10 @@ def oracle(
 
 
 def _form(quantized: bool) -> Any:
-    def given(what: Plain, operands: Operands) -> Reason | None:
+    def applies_if(what: Plain, operands: Operands) -> Reason | None:
         return None if quantized == (operands[2] is not None) else Reason("")
 
-    return given
+    return applies_if
 
 
 @lowering(13, applies_if=_form(False), rounds=True)

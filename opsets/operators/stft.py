@@ -171,14 +171,14 @@ def _constants(operands: Operands) -> tuple[int, Array] | Reason:
 
 
 def _convolved(rank: int) -> Callable[[STFT, Operands], Reason | None]:
-    def given(what: STFT, operands: Operands) -> Reason | None:
+    def applies_if(what: STFT, operands: Operands) -> Reason | None:
         signal = first(operands)
         if signal.rank != rank or (rank == 3 and signal.dim(2) != 1):
             return Reason("")
         found = _constants(operands)
         return found if isinstance(found, Reason) else None
 
-    return given
+    return applies_if
 
 
 def _kernel(what: STFT, operands: Operands) -> Mapping[str, Any]:

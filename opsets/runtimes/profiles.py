@@ -202,6 +202,10 @@ class _Reader:
                 self._source.wrong(f"{name} is both in operators and in without; take it out of one", "without", name)
         lists = ("types", "input_types", "output_types", "constant_types")
         flags = ("functions", "static", "constant_outputs", "unused_inputs", "declared_shapes")
+        inherited: dict[str, Any] = {
+            **{key: self._types(table, key) or getattr(base, key) for key in lists},
+            **{key: table.get(key, getattr(base, key)) for key in flags},
+        }
         target = dataclasses.replace(
             base,
             name=table["name"],
@@ -215,8 +219,7 @@ class _Reader:
             measured=table.get("measured", False),
             narrows={**base.narrows, **self._narrowed(table.get("narrows", {}))},
             domains={**base.domains, **self._domains(table.get("domains", {}))},
-            **{key: self._types(table, key) or getattr(base, key) for key in lists},
-            **{key: table.get(key, getattr(base, key)) for key in flags},
+            **inherited,
         )
         return dataclasses.replace(target, limits=(*base.limits, *self._limits(table.get("limits", []), target)))
 
