@@ -509,15 +509,42 @@ Twice (a) => (b) { k = Constant <value_float = 2.0> () b = Mul (a, k) }"""
             Code.NO_LOWERING,
             "Identity",
         ),
-        (FUNCTION, ["Mul"], Code.TYPE, "a function needs Constant"),
     ],
-    ids=["the output is an input", "the output is a constant", "a constant in a function"],
+    ids=["the output is an input", "the output is a constant"],
 )
 def test_what_needs_identity_or_constant_is_refused(text: str, listed: Sequence[str], code: Code, words: str) -> None:
     plan = opshift.plan(parse_model(text), target=Target("plain", operators=frozenset(listed)))
     assert plan.refusals
     assert plan.refusals[0].code is code
     assert words in plan.refusals[0].reason
+
+
+LONG = """<ir_version: 8, opset_import: ["": 18, "f": 1]>
+g (float[1,2,4,5] x) => (float[1,2,3,2] y) { y = f.Pool (x) }
+<domain: "f", opset_import: ["": 18]>
+Pool (a) => (b) { b = LpPool <kernel_shape = [2, 2], strides = [1, 2]> (a) }"""
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        (FUNCTION, Target("plain", operators=frozenset({"Mul"}))),
+        *((LONG, name) for name in ("qnn", "webgpu", "coreml")),
+    ],
+    ids=["its own constant", "qnn", "webgpu", "coreml"],
+)
+def test_functions_are_inlined_for_targets_without_constant(text: str, target: Target | str) -> None:
+    result = opshift.convert(parse_model(text), target=target, require_proof=True)
+    assert isinstance(result.model, onnx.ModelProto)
+    assert not result.model.functions
+    assert result.notes.count("1 function was inlined.") == 1
+
+
+def test_functions_stay_for_targets_with_constant() -> None:
+    target = Target("plain", operators=frozenset({"Mul", "Constant"}))
+    result = opshift.convert(parse_model(FUNCTION), target=target)
+    assert isinstance(result.model, onnx.ModelProto)
+    assert [function.name for function in result.model.functions] == ["Twice"]
 
 
 FLOATS = ["ReduceMax", "ReduceMin", "Sub", "Sign", "Add", "Mul", "Relu", "Reshape"]

@@ -81,6 +81,11 @@ class Target:
         """Return whether it reads a value as a constant, if it is one: others become Casts of constants."""
         return facts is None or not self.constant_types or type_name(facts.dtype or 0) in self.constant_types
 
+    @property
+    def keeps_functions(self) -> bool:
+        """Whether it loads functions, and has Constant, by which alone a function holds constants."""
+        return self.functions and self.has("Constant")
+
     def has(self, operator: str) -> bool:
         """Return whether it supports a default-domain operator, possibly with limits."""
         return operator not in self.without and (self.operators is None or operator in self.operators)

@@ -78,7 +78,7 @@ class Request:
     @property
     def loads_functions(self) -> bool:
         """Whether the target loads models with functions."""
-        return self.legality.target is None or self.legality.target.functions
+        return self.legality.target is None or self.legality.target.keeps_functions
 
     @property
     def domains(self) -> Mapping[str, int]:
@@ -193,7 +193,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         constants=frozenset() if target is None else target.constant_dtypes,
         runnable=runnable,
         narrow=narrow,
-        inline=(target is not None and not target.functions) or options.names_any(source.model.functions),
+        inline=(target is not None and not target.keeps_functions) or options.names_any(source.model.functions),
         opset=legality.opset if narrow else 0,
         quantized=dataclasses.replace(legality, runnable=runnable) if options.quantized == "qoperator" else None,
         ranks={} if target is None or source.model.training_info else target.max_ranks(legality.opset),
