@@ -196,6 +196,8 @@ class _Reader:
                 self._source.wrong(f"{name} is both in operators and in without; take it out of one", "without", name)
         lists = ("types", "input_types", "output_types", "constant_types")
         flags = ("functions", "static", "constant_outputs", "unused_inputs", "declared_shapes")
+        plain: dict[str, Any] = {key: self._types(table, key) or getattr(base, key) for key in lists}
+        plain |= {key: table.get(key, getattr(base, key)) for key in flags}
         target = dataclasses.replace(
             base,
             name=table["name"],
@@ -208,8 +210,7 @@ class _Reader:
             version=table.get("version", ""),
             measured=table.get("measured", False),
             domains={**base.domains, **self._domains(table.get("domains", {}))},
-            **{key: self._types(table, key) or getattr(base, key) for key in lists},
-            **{key: table.get(key, getattr(base, key)) for key in flags},
+            **plain,
         )
         return dataclasses.replace(target, limits=(*base.limits, *self._limits(table.get("limits", []), target)))
 
