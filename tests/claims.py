@@ -143,7 +143,8 @@ class Claims:
     def __init__(self, name: str, *, refused: bool) -> None:
         self.name, self.also_refused = name, refused
         self.target = load_target(name)
-        self.runtime, self.reference = Runtime(name, timeout=30), Runtime("onnxruntime", timeout=30)
+        # A browser takes a while to start.
+        self.runtime, self.reference = Runtime(name, timeout=120), Runtime("onnxruntime", timeout=120)
 
     def close(self) -> None:
         """End both processes."""

@@ -31,10 +31,7 @@ OPERATORS = {
         *("ConstantOfShape", "CumSum", "DequantizeLinear", "Expand", "GatherND", "LSTM", "Mod", "OneHot", "Pad", "Pow"),
         *("ReduceSum", "Reshape", "Slice", "Split"),
     ),
-    "webgpu": (
-        *("ArgMax", "AveragePool", "CumSum", "Gelu", "Hardmax", "LayerNormalization", "MaxPool", "OneHot", "PRelu"),
-        *("ScatterND", "Sign", "Softmax", "TopK"),
-    ),
+    "webgpu": ("ArgMax", "Gelu", "Hardmax", "OneHot", "ReduceSumSquare", "Sign"),
 }
 
 
