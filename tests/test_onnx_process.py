@@ -188,7 +188,7 @@ def doubling(count: int) -> onnx.ModelProto:
 
 def test_all_of_a_verification_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr(generator, "specs", lambda *_: seen.append(onnx_process._asked()))
+    monkeypatch.setattr(generator, "specs", lambda *_: seen.append(onnx_process._current_limits()))
     text = '<ir_version: 8, opset_import: ["": 13]> g (float[n] x) => (float[n] y) { y = Relu(x) }'
     opshift.verify(parse_model(text), parse_model(text.replace("Relu", "Abs")), timeout=30.0, memory=2**28)
     assert {asked[:2] for asked in seen} == {(30.0, 2**28)}

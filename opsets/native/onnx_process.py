@@ -82,7 +82,7 @@ class _Limits(NamedTuple):
 _call_limits: contextvars.ContextVar[_Limits | None] = contextvars.ContextVar("asked", default=None)
 
 
-def _asked() -> _Limits:
+def _current_limits() -> _Limits:
     return _call_limits.get() or _Limits()
 
 
@@ -93,7 +93,7 @@ def limited(seconds: float | None, memory: int | None) -> Iterator[None]:
     All calls lose at most _LOST seconds in total: a model may have thousands of nodes that each take the maximum time.
     The checker always gets the time for a model's size: a short time limit for planning must not make a model invalid.
     """
-    losses = _asked().losses or _Losses()
+    losses = _current_limits().losses or _Losses()
     token = _call_limits.set(_Limits(seconds, memory, losses))
     try:
         yield
@@ -278,8 +278,8 @@ _CHECKS = frozenset({b"check_model", b"check_attribute"})
 
 def _call(name: bytes, *arguments: bytes) -> Sequence[bytes]:
     size = sum(map(len, arguments))
-    asked = _asked()
-    losses = None if name in _CHECKS else asked.losses
+    limits = _current_limits()
+    losses = None if name in _CHECKS else limits.losses
     allowed, usual = _SECONDS, _USUAL + size / _BYTES_PER_SECOND
     if losses is not None:
         if message := losses.fatal.get((name, *arguments)):
@@ -288,9 +288,9 @@ def _call(name: bytes, *arguments: bytes) -> Sequence[bytes]:
         if allowed < _USUAL:
             raise OnnxDiedError(f"onnx has lost {_LOST:.3g} s on this model, and is not called for it again")
     seconds = allowed + size / _BYTES_PER_SECOND
-    if asked.seconds is not None and name not in _CHECKS:
-        seconds = min(seconds, asked.seconds)
-    memory = max(_MEMORY, _COPIES * size) if asked.memory is None else asked.memory
+    if limits.seconds is not None and name not in _CHECKS:
+        seconds = min(seconds, limits.seconds)
+    memory = max(_MEMORY, _COPIES * size) if limits.memory is None else limits.memory
     ask = _remembered if size <= _SMALL else _call_child
     begin = time.monotonic()
     outcome, *answer = ask(seconds, memory, name, *arguments)

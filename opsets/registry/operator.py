@@ -180,7 +180,7 @@ class Lifted:
 
     @functools.cached_property
     def key(self) -> tuple[Any, ...]:
-        """A key that two nodes share if every lowering treats them alike."""
+        """Return a key that two nodes share if every lowering treats them alike."""
         # Meanings with 0.0 and -0.0 compare equal, but their texts differ.
         return self.operator.domain, self.operator.name, self.meaning, repr(self.meaning), self.operands, self.used
 

@@ -27,7 +27,7 @@ PART = 32
 """The assumed length of an unnamed dimension that a lowering computes at run time: a part of a named one."""
 
 PAGE = 1024
-"""Elements of a row at a multiple of this distance share a cache line set, and are slow to access."""
+"""Elements of a row at a multiple of this distance share a cache set, and are slow to access."""
 
 FREE = frozenset({"Constant", "Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"})
 """Operators that move no elements."""

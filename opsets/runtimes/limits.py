@@ -53,10 +53,14 @@ class Limit:
     must be a constant of these. `pads` are the permitted kinds of padding: `even` has as much after each axis as before
     it, `end` has none before any axis, and `spatial` has none for the first two axes.
 
-    `opset` are the opsets of the limit. With `if_inputs` it applies only to nodes that have all of these inputs, with
-    `if_outputs` only to those that use all of these outputs, with `if_computed` only if one of these is not constant,
-    with `if_constant` only if all of these are constant, with `if_ranks` only if the inputs have one of these ranks, or
-    unknown ones, and with `if_attributes` only to nodes with one of these values of each attribute.
+    `opset` are the opsets of the limit. The limit applies only to some nodes with these keys:
+
+    - `if_inputs`: nodes that have all of these inputs;
+    - `if_outputs`: nodes that use all of these outputs;
+    - `if_computed`: nodes of which one of these inputs is not constant;
+    - `if_constant`: nodes of which all of these inputs are constant;
+    - `if_ranks`: nodes whose inputs have one of these ranks, or unknown ones;
+    - `if_attributes`: nodes with one of these values of each attribute.
     """
 
     operator: str

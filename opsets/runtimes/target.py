@@ -97,7 +97,7 @@ class Target:
 
     @property
     def needs_constants(self) -> bool:
-        """Whether it accepts more models after folding, or only these."""
+        """Whether it accepts a model, or more of its nodes, only after constant folding."""
         by_shapes = any(one.static or one.same_ranks or one.same_shapes for one in self.limits)
         limited = by_shapes or any(limit.constant_inputs or limit.max_rank for limit in self.limits)
         return self.static or limited or not self.has("Shape")

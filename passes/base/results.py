@@ -534,7 +534,7 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """DIFFERENT if anything differed, then UNCHECKED, then WITHIN_BOUND; EQUAL if everything was equal."""
+        """Return DIFFERENT if any check differs, else UNCHECKED, else WITHIN_BOUND; EQUAL if all are equal."""
         verdicts = {check.verdict for check in (*self.nodes, self.whole)}
         order = (Verdict.DIFFERENT, Verdict.UNCHECKED, Verdict.WITHIN_BOUND)
         return next((verdict for verdict in order if verdict in verdicts), Verdict.EQUAL)

@@ -36,9 +36,9 @@ from opshift.passes.runtime.ort_models import ExcludedError, Feeds, RejectedErro
 class UndefinedFilter:
     """Returns the outputs that do not count on an input on which two models differ.
 
-    No output counts if the shape of a main-graph value of the original contradicts onnx's inference, or if onnxruntime
-    and the numpy oracle of a selecting operator of the pairs differ (1.31.1 selects 0 as the larger of 2^31 and 0 in
-    int64). Outputs do not count either if they depend on:
+    No output counts if the shape of a main-graph value of the original contradicts onnx's inference. The same holds if
+    onnxruntime and the numpy oracle of a selecting operator of the pairs differ (1.31.1 selects 0 as the larger of 2^31
+    and 0 in int64). Outputs do not count either if they depend on:
 
     - a selecting operator that reads a NaN; of the pairs also one that excludes NaN, or that is exact only for finite
       values or whole indices and reads others;
@@ -301,7 +301,10 @@ def _beyond(value: Any, integers: Any) -> bool:
 
 
 def _inferred_beside_zero(node: onnx.NodeProto, shape: Any) -> bool:
-    """Reshape-14: "it is invalid for the specified shape to contain both a zero value and -1", with allowzero."""
+    """Return whether a shape breaks a rule.
+
+    Reshape-14: "it is invalid for the specified shape to contain both a zero value and -1", with allowzero.
+    """
     zeros = bool(attributes_of(node).get("allowzero")) and isinstance(shape, np.ndarray)
     return zeros and bool((shape == 0).any() and (shape == -1).any())
 

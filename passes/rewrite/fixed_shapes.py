@@ -127,7 +127,7 @@ class _Found:
         }
         declared = {name: dim for name, dim in firsts.items() if isinstance(dim, int)}
         if firsts.keys() == declared.keys() and size not in declared.values() and not self._batch_is(size):
-            self._check_given_batch(size, option)
+            self._check_requested_batch(size, option)
             name = next(iter(declared), None)
             has = f"the first dim of {printable(name)} is {declared[name]}" if name else "no input has two dims or more"
             raise UsageError(
@@ -139,7 +139,7 @@ class _Found:
             elif dim is None:
                 self.shapes[name] = (size, *(self.shapes.get(name) or self._declared[name] or ())[1:])
 
-    def _check_given_batch(self, size: int, option: str) -> None:
+    def _check_requested_batch(self, size: int, option: str) -> None:
         """Raise if an input with a requested whole shape has another batch."""
         for name, shape in self.shapes.items():
             if len(shape) > 1 and isinstance(shape[0], int) and shape[0] != size:

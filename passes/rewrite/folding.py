@@ -171,12 +171,12 @@ class _Folding:
             wanted = [name for name in node.output if name and name in needed]
             if not wanted and any(node.output):
                 changed = True
-                self._gone(node, where, known=_is_known(node, scope))
+                self._note_removed(node, where, known=_is_known(node, scope))
             elif wanted and self._becomes_constant(
                 node, scope, wanted, held=path == "main" and graph_outputs.isdisjoint(wanted)
             ):
                 changed = True
-                self._gone(node, where, known=True)
+                self._note_removed(node, where, known=True)
                 for name in wanted:
                     kept += self._constant(
                         node, name, scope.own[name], held=path == "main" and name not in graph_outputs
@@ -245,7 +245,7 @@ class _Folding:
         self.initializers.append(tensor_of(facts.known, facts.dtype, read))
         return [] if held else [named_node(node.name, IDENTITY, [read], name)]
 
-    def _gone(self, node: onnx.NodeProto, where: str, *, known: bool) -> None:
+    def _note_removed(self, node: onnx.NodeProto, where: str, *, known: bool) -> None:
         if not is_constant(node):
             self._note(*((Action.FOLD, node, where, FOLLOWS) if known else (Action.DROP, node, where, UNREAD)))
 

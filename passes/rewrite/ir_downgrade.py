@@ -70,7 +70,7 @@ def downgrade_ir_version(
     if ir_version < METADATA and newer:
         gone += _without_metadata(model)
     if ir_version < 4:
-        _initializers_given(model)
+        _initializers_as_inputs(model)
         walked = tuple(walk(model))
     return IrDowngrade(model, walked, tuple(gone), tuple(need for need in needed if need.ir_version > wanted))
 
@@ -178,7 +178,7 @@ def _holders(
             yield from graph.initializer
 
 
-def _initializers_given(model: onnx.ModelProto) -> None:
+def _initializers_as_inputs(model: onnx.ModelProto) -> None:
     """Make the main graph's initializers inputs, as required below ir_version 4, and those of subgraphs constants."""
     for place, graph in enumerate(graphs(model)):  # the main graph is the first
         if not isinstance(graph, onnx.GraphProto):

@@ -244,14 +244,14 @@ class Planner:
         names_to_keep = functools.cache(functools.partial(fixed_names, graph))
         joined = {} if self.op_types.has(CAST) else casts_of_indices(graph)
         dropped = frozenset(joined.values())
-        nodes, asked = graph.node, self._asked(self._kinds_of(graph), path, opset)
+        nodes, undecided = graph.node, self._undecided(self._kinds_of(graph), path, opset)
         main = path == "main"
         walked = self._walked_by_graph.get(id(graph))
         if main and isinstance(walked, GraphView) and not joined:
             # Most nodes of a large model need only their names here.
-            self._bumped = [(step, places) for step, places in asked if isinstance(step, Step)], walked.names
-            asked = [(settled, places) for settled, places in asked if not isinstance(settled, Step)]
-        places = sorted(((place, settled) for settled, found_at in asked for place in found_at), key=itemgetter(0))
+            self._bumped = [(step, places) for step, places in undecided if isinstance(step, Step)], walked.names
+            undecided = [(settled, places) for settled, places in undecided if not isinstance(settled, Step)]
+        places = sorted(((place, settled) for settled, found_at in undecided for place in found_at), key=itemgetter(0))
         if main and self._focus:
             places = self._focus.ordered(places)
         for count, (index, settled) in enumerate(places):
@@ -313,7 +313,7 @@ class Planner:
         walked = self._walked_by_graph.get(id(graph))
         return nodes_by_op_key(graph) if walked is None else walked.by_op_key
 
-    def _asked(
+    def _undecided(
         self, found: Mapping[OpKey, Sequence[int]], path: str, opset: int
     ) -> list[tuple[Settled, Sequence[int]]]:
         """Return the indices of the nodes by op key, without those that certainly stay.
@@ -321,7 +321,7 @@ class Planner:
         Each entry has the common step if the op key determines it; the shared decisions if attributes and inputs
         determine them; or None.
         """
-        asked: list[tuple[Settled, Sequence[int]]] = []
+        undecided: list[tuple[Settled, Sequence[int]]] = []
         for kind, places in found.items():
             domain, name, _ = kind
             settled: Settled = None
@@ -334,8 +334,8 @@ class Planner:
                 settled = None if default_domain(domain) else self.op_types.version_bump_step(name, opset)
                 inside = path.startswith("function "), self._unknown.ignored
                 settled = settled or self._decisions.setdefault((kind, opset, inside), {})
-            asked.append((settled, places))
-        return asked
+            undecided.append((settled, places))
+        return undecided
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 

@@ -287,7 +287,7 @@ def _values(
         options = " ".join(
             shape_option(name, shape)
             for name, shape in found.shapes.items()
-            if shape and name in {*_asked(sizes, model)}
+            if shape and name in {*_resized_inputs(sizes, model)}
         )
         name = printable(error.node.name or error.node.output[0])
         raise UsageError(
@@ -295,7 +295,7 @@ def _values(
         ) from None
 
 
-def _asked(sizes: Sizes, model: onnx.ModelProto) -> Iterator[str]:
+def _resized_inputs(sizes: Sizes, model: onnx.ModelProto) -> Iterator[str]:
     """Yield the inputs whose shapes were requested or follow from the request."""
     yield from dynamic(input_shapes(model))
     yield from sizes.inputs

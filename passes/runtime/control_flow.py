@@ -33,14 +33,14 @@ def control_flow(op_type: str, opset: int) -> Control:
 
 
 def _if(run: RunGraph, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Values:
-    """If-1: "then_branch: graph to run if condition is true"."""
+    """Run an If. If-1: "then_branch: graph to run if condition is true"."""
     taken = bool(np.asarray(inputs[0]).item())
     wanted = "then_branch" if taken else "else_branch"
     return run(subgraph(node, wanted), {}, outer)
 
 
 def _loop(run: RunGraph, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Values:
-    """Loop-1: "the loop body runs while the trip count is not reached and the condition holds"."""
+    """Run a Loop. Loop-1: "the loop body runs while the trip count is not reached and the condition holds"."""
     body = subgraph(node, "body")
     trips = _MOST_ITERATIONS if inputs[0] is None else int(np.asarray(inputs[0]).item())
     going = inputs[1] is None or bool(np.asarray(inputs[1]).item())

@@ -30,9 +30,9 @@ from opshift.passes.runtime.ort_models import (
 def _relabelled(node: onnx.NodeProto, old: int, new: int) -> bool:
     """Convert a default-domain node from opset `old` to `new` without changing its meaning; return whether it worked.
 
-    It works if the operator has the same version at both, if the two schemas differ only in types, if the reviewed
-    table relates the versions for this node, or if the operator's file has one meaning of the node at both. Redundant
-    attributes of the old opset are dropped.
+    It works if the operator has the same version at both opsets, or if the two schemas differ only in types. It also
+    works if the reviewed table relates the versions for this node, or if the operator's file has one meaning of the
+    node at both. Redundant attributes of the old opset are dropped.
     """
     try:
         before, after = (onnx.defs.get_schema(node.op_type, version, "") for version in (old, new))
