@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -149,10 +150,10 @@ def test_the_deepest_that_occurs_is_far_from_the_bound() -> None:
     deepest = 0
 
     class Watched(Deriver):
-        def derive(self, lifted: Lifted, stack: tuple[Any, ...] = ()) -> Fragment | Failure:
+        def derive(self, lifted: Lifted, stack: tuple[Any, ...] = (), limit: float = math.inf) -> Fragment | Failure:
             nonlocal deepest
             deepest = max(deepest, len(stack))
-            return super().derive(lifted, stack)
+            return super().derive(lifted, stack, limit)
 
     for opset in range(OLDEST, NEWEST + 1):
         deriver = Watched(Legality(opset, frozenset({"Hardmax", "ArgMax", "OneHot", "TopK", "Where", "Range"})))

@@ -460,8 +460,8 @@ def test_scores_of_a_map_differ_by_rounding() -> None:
 
 
 def test_a_large_element_of_a_sequence_hides_nothing_of_a_small_one() -> None:
-    plain = [np.float32([3.3e7]), np.float32([0.5])]
-    bound = bound_of_runs(plain, [[np.float64([3.3e7 + 1]), np.float64([0.5 + 1e-8])]])
-    assert differs(plain, [np.float32([3.3e7 + 4]), plain[1]], bound) is None
-    assert differs(plain, [plain[0], np.float32([0.6])], bound) is not None
-    assert differs(plain, [plain[0], np.float32([0.6])], bound.plus(0.2)) is None
+    plain = [np.array([3.3e7], np.float32), np.array([0.5], np.float32)]
+    bound = bound_of_runs(plain, [[np.array([3.3e7 + 1], np.float64), np.array([0.5 + 1e-8], np.float64)]])
+    assert differs(plain, [np.array([3.3e7 + 4], np.float32), plain[1]], bound) is None
+    assert differs(plain, [plain[0], np.array([0.6], np.float32)], bound) is not None
+    assert differs(plain, [plain[0], np.array([0.6], np.float32)], bound.plus(0.2)) is None

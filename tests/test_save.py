@@ -29,8 +29,7 @@ from onnx import TensorProto
 
 from opshift.cli.main import main
 from opshift.passes.base.errors import InvalidModelError, UsageError
-from opshift.passes.io import atomic_files
-from opshift.passes.io import reader as loading
+from opshift.passes.io import atomic_files, model_forms
 from opshift.passes.io import writer as saving
 from opshift.passes.io.atomic_files import Batch
 from opshift.passes.io.reader import Source, load
@@ -311,7 +310,7 @@ def test_more_than_protobuf_writes(there: Path, monkeypatch: pytest.MonkeyPatch,
         message = fails(save, model, there / "out.onnx")
     assert "2 GiB" in message
     assert "external data" in message
-    assert loading.LIMIT == 2**31 - 1
+    assert model_forms.LIMIT == 2**31 - 1
 
 
 # --- ONNX text ---

@@ -92,7 +92,7 @@ reason = "seen"
     assert target.limits == (*base.limits, Limit("ArgMax", max_rank=4, reason="seen"))
     assert target.release == base.release
     own = parse_target('name = "m"\nbase = "ncnn"\noperators = ["Add", "Sin"]', "m.toml")
-    assert own.operators == {"Add", "Sin"}
+    assert own.operators == frozenset({"Add", "Sin"})
     assert own.types == load_target("ncnn").types
 
 
