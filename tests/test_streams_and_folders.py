@@ -108,8 +108,8 @@ def test_what_is_no_model_on_stdin(data: bytes) -> None:
 
 
 USAGE = [
-    (["convert", "-", "--opset", "13"], "name OUT"),
-    (["convert", "-", "--opset", "13", "--in-place"], "name OUT"),
+    (["convert", "-", "--opset", "13"], "add OUT"),
+    (["convert", "-", "--opset", "13", "--in-place"], "add OUT"),
     (["convert", "a.onnx", "-", "--opset", "13", "--save-as-external-data"], "with its weights"),
     (["convert", "a.onnx", "-", "--opset", "13", "--external-data", "copy"], "with its weights"),
     (["convert", "a.onnx", "-", "-o", "out", "--opset", "13"], "is one model: give it alone"),

@@ -142,26 +142,12 @@ class Deriver:
         found = native = self._native.of(lifted, nested=bool(stack))
         if not all(facts is None or facts.holdable for facts in lifted.operands):
             return Failure("an input has more elements than fit in memory")
-        rivalled = self.optimize and traits(lifted.operator.name).rivals
         if isinstance(found, Failure):
             found = self._cheapest(lifted, (*stack, key), found, limit)
-        elif rivalled:
-            lifted = lifted if stack else _named(lifted)
-            most = (FASTER if _static(lifted) or _only_batch_unknown(lifted) else MUCH_FASTER) * found.cost
-            other = self._cheapest(lifted, (*stack, key), Failure("it is legal"), most if stack else math.inf)
-            if (
-                isinstance(other, Fragment)
-                and not other.rounds
-                and other.cost < most
-                and self._pays(lifted, other, stack)
-            ):
-                found = dataclasses.replace(other, ways=(*other.ways, Candidate("native", found.cost)))
+        elif self.optimize and traits(lifted.operator.name).rivals:
+            found = self._faster(lifted if stack else _named(lifted), found, stack, key)
         if isinstance(found, Failure) and isinstance(native, Failure) and found.assumption and not stack:
-            if enough := self._sufficient_assumption(lifted):
-                reason = f"{native.reason}, and its replacement is {_UNDER.get(enough, _VALID)}"
-                found = dataclasses.replace(found, reason=reason, missing=False, assumption=enough)
-            else:
-                found = dataclasses.replace(found, assumption="")
+            found = self._with_assumption(lifted, found, native)
         if isinstance(found, Failure) and key in found.busy:
             found = dataclasses.replace(found, busy=found.busy - {key})  # no way around itself is no reason elsewhere
         if isinstance(found, Fragment) or not (found.busy or found.least):
@@ -174,6 +160,21 @@ class Deriver:
         if not stack:
             self._failed.clear()
         return found
+
+    def _faster(self, lifted: Lifted, native: Fragment, stack: tuple[Any, ...], key: tuple[Any, ...]) -> Fragment:
+        """Return a fragment that is faster than the legal node by a margin, or the node."""
+        most = (FASTER if _static(lifted) or _only_batch_unknown(lifted) else MUCH_FASTER) * native.cost
+        other = self._cheapest(lifted, (*stack, key), Failure("it is legal"), most if stack else math.inf)
+        if isinstance(other, Failure) or other.rounds or other.cost >= most or not self._pays(lifted, other, stack):
+            return native
+        return dataclasses.replace(other, ways=(*other.ways, Candidate("native", native.cost)))
+
+    def _with_assumption(self, lifted: Lifted, found: Failure, native: Failure) -> Failure:
+        """Return a failure with the assumption that is sufficient for a derivation, if there is one."""
+        if not (enough := self._sufficient_assumption(lifted)):
+            return dataclasses.replace(found, assumption="")
+        reason = f"{native.reason}, and its replacement is {_UNDER.get(enough, _VALID)}"
+        return dataclasses.replace(found, reason=reason, missing=False, assumption=enough)
 
     def _pays(self, lifted: Lifted, way: Fragment, stack: tuple[Any, ...]) -> bool:
         """Return whether a way pays whatever the size of a batch: for one of it too, as far as the rest is known."""

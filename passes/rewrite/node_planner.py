@@ -57,10 +57,7 @@ class NodePlanner:
         optimize: bool,
         ir_version: int,
     ) -> None:
-        """Store the derivers.
-
-        `plain` requires legal nodes, and `strict` (possibly the same) also onnxruntime kernels.
-        """
+        """Store the derivers: `plain` requires legal nodes, `strict` (possibly the same) also onnxruntime kernels."""
         self.legality = plain.legality
         self._target = self.legality.target.name if self.legality.target else ""
         self._plain = plain
