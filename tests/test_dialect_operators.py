@@ -247,6 +247,21 @@ def test_what_has_no_replacement_is_refused_with_the_reason(node: str, inputs: s
     assert refusal.hint
 
 
+@pytest.mark.parametrize("bits", [2, 8])
+def test_groups_of_other_bits_are_refused_in_any_order(bits: int) -> None:
+    """onnxruntime's kernels do not ignore them."""
+    order = ", ".join(str(column // 16) for column in range(32))
+    text = (
+        f"y = com.microsoft.MatMulNBits <K = 32, N = 3, bits = {bits}, block_size = 16> (x, w, s, , g)",
+        f"g (float[2,32] x, uint8[3,2,{2 * bits}] w, float[6] s) => (float[2,3] y) <int32[32] g = {{{order}}}>",
+    )
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> {text[1]} {{ {text[0]} }}'
+    )
+    (refusal,) = opshift.plan(model, decompose=DECOMPOSE).refusals
+    assert f"{bits} bits" in refusal.reason
+
+
 @pytest.mark.parametrize(
     ("node", "what"),
     [

@@ -461,7 +461,65 @@ def test_scores_of_a_map_differ_by_rounding() -> None:
 
 def test_a_large_element_of_a_sequence_hides_nothing_of_a_small_one() -> None:
     plain = [np.array([3.3e7], np.float32), np.array([0.5], np.float32)]
-    bound = bound_of_runs(plain, [[np.array([3.3e7 + 1], np.float64), np.array([0.5 + 1e-8], np.float64)]])
+    wide = [np.array([3.3e7 + 1], np.float64), np.array([0.5 + 1e-8], np.float64)]
+    bound = Bound(items=tuple(bound_of_runs(one, [other]) for one, other in zip(plain, wide, strict=True)))
     assert differs(plain, [np.array([3.3e7 + 4], np.float32), plain[1]], bound) is None
     assert differs(plain, [plain[0], np.array([0.6], np.float32)], bound) is not None
     assert differs(plain, [plain[0], np.array([0.6], np.float32)], bound.plus(0.2)) is None
+
+
+COMPRESSED = """<ir_version: 8, opset_import: ["": 17]>
+    g (float[N] x) => (float[M] y) <float big = {1e30}, float k = {0.1}>
+    { s = Mul(x, k) t = Mul(s, k) c = Greater(t, k) d = Compress<axis = 0>(x, c) e = Mul(d, big) y = Mul(e, big) }"""
+
+
+def test_overflows_are_found_where_rounding_decides_the_shape() -> None:
+    original = parse_model(COMPRESSED)
+    rewritten = parse_model(COMPRESSED.replace("s = Mul(x, k) t = Mul(s, k)", "s = Mul(k, k) t = Mul(x, s)"))
+    assert opshift.verify(original, rewritten).verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize(
+    ("declared", "made"),
+    [
+        ("int64[N] y", "y = Identity(d)"),
+        ("seq(int64[N]) y", "y = SequenceConstruct(d)"),
+        ("seq(int64[M]) y", "y = SplitToSequence(d)"),
+    ],
+)
+def test_integers_of_rounded_floats_are_compared_in_sequences_too(declared: str, made: str) -> None:
+    head = f'<ir_version: 8, opset_import: ["": 17]> g (float[N] x) => ({declared}) <float k = {{1.1}}, '
+    original = f"{head}int64 m = {{200000000}}> {{ s = Mul(x, k) t = Mul(s, k) d = Cast<to = 7>(t) {made} }}"
+    moved = f"{head}int64 m = {{200000000}}> {{ s = Mul(k, k) t = Mul(x, s) d = Cast<to = 7>(t) {made} }}"
+    clipped = moved.replace("d = Cast<to = 7>(t)", "c = Cast<to = 7>(t) d = Min(c, m)")
+    assert opshift.verify(parse_model(original), parse_model(moved)).verdict is Verdict.EQUAL
+    assert opshift.verify(parse_model(original), parse_model(clipped)).verdict is Verdict.DIFFERENT
+
+
+@pytest.mark.slow
+def test_one_nan_cast_to_an_integer_hides_nothing_beside_it() -> None:
+    head = """<ir_version: 8, opset_import: ["": 17]> g (float[n,8] x) => (int64[n,8] y)
+        <float[1] zero = {0}, int64[3] wide = {393216, 1, 8}, float k = {0.5}, float off = {1000}>"""
+    tail = "e = Expand(zero, wide) m = ReduceMax<keepdims = 0>(e) w = Add(z, m) y = Cast<to = 7>(w)"
+    original = parse_model(f"{head} {{ z = Mul(x, k) {tail} }}")
+    wrong = parse_model(f"{head} {{ h = Mul(x, k) z = Add(h, off) {tail} }}")
+    x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32) * 100
+    x[0, 0] = np.nan
+    assert opshift.verify(original, wrong, inputs={"x": x}, memory=2**28).verdict is Verdict.DIFFERENT
+
+
+def test_indices_far_beyond_their_type_are_drawn() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[N] i) => (float[N] y)
+        <float[5] w = {1, 2, 3, 4, 5}, int64 o = {9223372036854775807}, int64 three = {3}>
+        { c = Ceil(i) j = Cast<to = 7>(c) k = Add(j, o) l = Add(k, o) m = Add(l, three) y = Gather(w, m) }"""
+    rewritten = parse_model(text.replace("{ c = Ceil(i)", "{ h = Identity(i) c = Ceil(h)"))
+    assert opshift.verify(parse_model(text), rewritten).verdict is Verdict.EQUAL
+
+
+def test_a_model_of_onnxruntimes_domain_alone_is_compared() -> None:
+    head = "g (uint8[1,8,8,8] a) => (uint8[1,8,4,4] b) <float s = {0.013}, uint8 p = {3}>"
+    pool = "<kernel_shape = [2, 2], strides = [2, 2]>"
+    body = f"{{ b = com.microsoft.QLinearAveragePool {pool} (a, s, p, s, p) }}"
+    own = f'<ir_version: 8, opset_import: ["com.microsoft": 1]> {head} {body}'
+    both = own.replace('["com', '["": 17, "com')
+    assert opshift.verify(parse_model(own), parse_model(both)).verdict is Verdict.EQUAL

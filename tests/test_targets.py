@@ -540,6 +540,19 @@ def test_functions_are_inlined_for_targets_without_constant(text: str, target: T
     assert result.notes.count("1 function was inlined.") == 1
 
 
+def test_a_function_that_returns_its_input_is_inlined() -> None:
+    """onnx accepts such a function, though onnxruntime does not load it."""
+    text = """<ir_version: 8, opset_import: ["": 18, "f": 1]>
+        g (float[2] x) => (float[2] y, float[2] z) { y, z = f.P (x) }
+        <domain: "f", opset_import: ["": 18]> P (a) => (a, b) { b = Relu(a) }"""
+    model = opshift.convert(parse_model(text), target="qnn", verify=False).model
+    assert isinstance(model, onnx.ModelProto)
+    x = np.array([-1, 2], np.float32)
+    y, z = run(model, [{"x": x}])[0]
+    np.testing.assert_array_equal(y, x)
+    np.testing.assert_array_equal(z, np.maximum(x, 0))
+
+
 def test_functions_stay_for_targets_with_constant() -> None:
     target = Target("plain", operators=frozenset({"Mul", "Constant"}))
     result = opshift.convert(parse_model(FUNCTION), target=target)

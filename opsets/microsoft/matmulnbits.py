@@ -86,7 +86,12 @@ def normal(what: MatMulNBits, operands: Operands) -> tuple[MatMulNBits, Operands
     index, points = operands[4], operands[3]
     held = None if index is None else index.known
     packed = points is not None and points.type == "tensor(uint8)"
-    if held is None or packed or not np.array_equal(held[: what.K], np.arange(what.K) // what.block_size):
+    if (
+        held is None
+        or packed
+        or what.bits != 4
+        or not np.array_equal(held[: what.K], np.arange(what.K) // what.block_size)
+    ):
         return what, operands
     return what, (*operands[:4], None, *operands[5:])
 

@@ -18,7 +18,7 @@ from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Node, Outputs, operator_for
 from opshift.opsets.registry.schema import Schema, attribute_value, default_domain, schema_read_at
-from opshift.opsets.registry.structural import CONSTANT
+from opshift.opsets.registry.structural import CONSTANT, IDENTITY
 from opshift.opsets.registry.traits import Flow
 from opshift.passes.analysis.inference import infer
 from opshift.passes.analysis.model_inference import infer_model
@@ -147,12 +147,22 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     copied = onnx.ModelProto()
     copied.CopyFrom(model)
     functions = {(one.domain, one.name, one.overload): one for one in copied.functions}
+    for function in copied.functions:
+        _separate_outputs(function)
     for node in (node for graph in graphs(copied) for node in graph.node):
         called = functions.get((node.domain, node.op_type, node.overload))
         given = {attribute.name for attribute in node.attribute}
         # onnx 1.23.2's inliner ignores the defaults of a function's attributes.
         node.attribute.extend(one for one in (called.attribute_proto if called else ()) if one.name not in given)
     return onnx_process.inline(copied)
+
+
+def _separate_outputs(function: onnx.FunctionProto) -> None:
+    """Return each input that is an output through an Identity: onnx 1.23.2's inliner renames it in one place only."""
+    for place, name in enumerate(function.output):
+        if name in function.input:
+            function.output[place] = f"{name}/output {place}"
+            function.node.add(op_type=IDENTITY, input=[name], output=[function.output[place]])
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -132,22 +132,33 @@ class Rounding:
         found = []
         for name, value in zip(self._model.outputs, outputs, strict=True):
             mark = marked[name]
-            made = [run[name] for run in runs]
-            if name in self._model.quantized:
-                bound = bound_of_steps(value, made)
-            elif name in self._model.converted and is_integer(value):
-                bound = bound_of_steps(value, made, FACTOR)
-            else:
-                bound = bound_of_runs(value, made)
-            if name not in self._model.stepped:  # a difference of two steps goes both ways
-                bound = replace(bound, ends=None)
-            bound = replace(bound, slack=max(bound.slack, rounded(value).slack / 2))
-            bound = bound.spread() if normalizes else bound
+            bound = self._of_value(name, value, [run[name] for run in runs], normalizes=normalizes)
             if mark.lost:
                 found.append(mark.within(nothing_counts(value)))
             else:
                 found.append(mark if exact[name] else mark.within(bound))
         return tuple(found)
+
+    def _of_value(self, name: str, value: Any, runs: Sequence[Any], *, normalizes: bool) -> Bound:
+        """Return the bound of an output, or of an element of a sequence that is one."""
+        if isinstance(value, list):
+            if any(len(run) != len(value) for run in runs):
+                return Bound(reshaped=True)
+            places = range(len(value))
+            of_items = (
+                self._of_value(name, value[at], [run[at] for run in runs], normalizes=normalizes) for at in places
+            )
+            return Bound(items=tuple(of_items))
+        if name in self._model.quantized and isinstance(value, np.ndarray):
+            bound = bound_of_steps(value, runs)
+        elif name in self._model.converted and is_integer(value):
+            bound = bound_of_steps(value, runs, FACTOR)
+        else:
+            bound = bound_of_runs(value, runs)
+        if name not in self._model.stepped:  # a difference of two steps goes both ways
+            bound = replace(bound, ends=None)
+        bound = replace(bound, slack=max(bound.slack, rounded(value).slack / 2))
+        return bound.spread() if normalizes else bound
 
     def coarse(self, feeds: Feeds, outputs: Sequence[Any]) -> list[Bound]:
         """Return 8 units of the largest value of each output, if the inner values are unknown.
@@ -165,10 +176,16 @@ class Rounding:
         found = []
         for name, value in zip(model.outputs, outputs, strict=True):
             # Integers that floats were cast to have the digits of those.
-            like = value.astype(np.float32) if name in model.converted and is_integer(value) else value
-            bound = marked[name].within(rounded(like, in_float=in_float).plus(lost))
+            like = _as_floats(value) if name in model.converted and is_integer(value) else value
+            bound = marked[name].within(rounded(value, in_float=in_float).plus(lost))
             found.append(replace(bound, estimated=half_the_digits(like)))
         return found
+
+
+def _as_floats(value: Any) -> Any:
+    """Return integers as floats, and 0 for the ends of their type, to which NaN and infinities are cast."""
+    info = np.iinfo(value.dtype)
+    return np.where((value == info.min) | (value == info.max), 0, value).astype(np.float32)
 
 
 def _length_times_sum(rows: Any) -> float:

@@ -138,7 +138,9 @@ def fit(source: Runnable) -> tuple[Runnable, str]:
 
 
 def _read_at_oldest(model: onnx.ModelProto, old: int) -> onnx.ModelProto | None:
-    """Return a model of opset 1 to 6 at opset 7; None if an operator's meaning differs."""
+    """Return a model of opset 1 to 6 at opset 7; None if an operator's meaning differs, or without a default domain."""
+    if not any(entry.domain in ("", "ai.onnx") for entry in model.opset_import):
+        return None
     proto = onnx.ModelProto()
     proto.CopyFrom(model)
     if not all(_relabelled(node, old, OLDEST) for node in nodes(proto) if node.domain in ("", "ai.onnx")):

@@ -293,7 +293,9 @@ def all_rows(dtype: np.dtype[Any], allowed: Allowed, intervals: Iterable[Interva
     for one in intervals:
         length = one.high - one.low
         if dtype.kind == "f" and 0 < length < _SHORT:
-            found.append(Distribution(palette(dtype, np.linspace(one.low, one.high, _ROWS).tolist(), allowed)))
+            found.append(
+                Distribution(palette(dtype, np.linspace(float(one.low), float(one.high), _ROWS).tolist(), allowed))
+            )
         elif 1 <= length < _ROWS:
             span = range(math.ceil(one.low), math.floor(one.high) + 1)
             found.append(Distribution(palette(dtype, span, allowed)))

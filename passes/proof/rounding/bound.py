@@ -65,7 +65,7 @@ class Bound:
 
     def of_item(self, place: int) -> Bound:
         """Return the bound of an element of a sequence."""
-        return self.within(self.items[place]) if self.items else self
+        return self.within(self.items[place]) if place < len(self.items) else self
 
     def within(self, other: Bound) -> Bound:
         """Return the marks of this bound with the distance and the elements of another."""
@@ -145,13 +145,9 @@ def bound_of_steps(plain: Any, runs: Sequence[Any], factor: int = 1) -> Bound:
 
 
 def bound_of_runs(plain: Any, runs: Sequence[Any]) -> Bound:
-    """Return the bound of an output, of the narrow value and the wide ones, of which the first is unperturbed."""
+    """Return the bound of a tensor or a map, from the narrow value and the wide ones (the first one unperturbed)."""
     if isinstance(plain, dict):
         return bound_of_runs(as_array(plain), [wider(as_array(run)) for run in runs])
-    if isinstance(plain, list):
-        if any(len(run) != len(plain) for run in runs):
-            return Bound(reshaped=True)
-        return Bound(items=tuple(_of_item(item, [run[place] for run in runs]) for place, item in enumerate(plain)))
     if not isinstance(plain, np.ndarray):
         return EXACT
     wide = runs[0]
@@ -180,11 +176,6 @@ def bound_of_runs(plain: Any, runs: Sequence[Any]) -> Bound:
     kept = np.where(lost, 0.0, apart)
     graded = _graded(plain, kept, size, np.where(lost, apart, 0.0))
     return Bound(FACTOR * float(kept.max(initial=0.0)), unstable if unstable.any() else None, graded=graded)
-
-
-def _of_item(plain: Any, runs: Sequence[Any]) -> Bound:
-    bound = bound_of_runs(plain, runs)
-    return replace(bound, slack=max(bound.slack, rounded(plain).slack / 2))
 
 
 def as_array(values: dict[Any, Any]) -> Any:

@@ -14,7 +14,7 @@ def scales_apart(model: onnx.ModelProto) -> onnx.ModelProto:
     The scale of what it reads, and that of what it returns, may be one constant. Moved alike, they cancel each other
     out, and what is in the middle of two steps stays where it is.
     """
-    repeated = [index for index, node in enumerate(model.graph.node) if _reads_twice(node)]
+    repeated = {index for index, node in enumerate(model.graph.node) if _reads_twice(node)}
     if not repeated:
         return model
     opened = onnx.ModelProto()

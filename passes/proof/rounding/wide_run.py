@@ -247,7 +247,12 @@ def _overflown(
     if not made or all(map(is_exact, node.computing)):
         return nowhere
     unknown = narrow or not run.inputs.issuperset(node.read) or any(is_widest(plain[name]) for name in made)
-    return nowhere | {name: ~np.isfinite(wider(plain[name])) & (unknown | np.isfinite(results[name])) for name in made}
+    found = {}
+    for name in made:
+        infinite_here = ~np.isfinite(wider(plain[name]))
+        alike = np.shape(results[name]) == plain[name].shape  # rounding may decide the shape
+        found[name] = infinite_here & (unknown | np.isfinite(results[name])) if alike else np.ones_like(infinite_here)
+    return nowhere | found
 
 
 def _computes_exactly(node: WideNode, plain: Mapping[str, Any]) -> bool:
