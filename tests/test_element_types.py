@@ -582,8 +582,22 @@ ISLANDS: dict[str, tuple[str, set[str], str]] = {
         "g (float[4] x) => (float[4] y) { a = ReduceMax <keepdims = 0> (x) h = Constant <value_float = 1e30> () "
         "c = Greater (a, h) b = If (c) <then_branch = p () => (float[4] u) { u = Exp (x) }, "
         "else_branch = q () => (float[4] v) { v = Sin (x) }> y = Neg (b) }",
-        {"Greater", "Exp"},
+        {"Greater", "Exp", "If"},
         "no value was measured",
+    ),
+    "a branch with numbers that no input shows": (
+        "g (float[4] x, int64 n) => (float[4] y) { b = Constant <value = int64 {123456}> () c = Equal (n, b) "
+        "z = Relu (x) y = If (c) <then_branch = t () => (float[4] a) { k = Constant <value = float {100000}> () "
+        "a = Mul (z, k) }, else_branch = e () => (float[4] d) { w = Constant <value = float {2}> () d = Mul (z, w) }> "
+        "}",
+        {"If", "Mul"},
+        "did not run",
+    ),
+    "a value that grows with a count that is an input": (
+        "g (float[4] x, int64 n) => (float[4] y) <bool t = {1}> { a = Tanh (x) y = Loop (n, t, a) "
+        "<body = q (int64 i, bool c, float[4] s) => (bool d, float[4] u) { d = Identity (c) u = Add (s, s) }> }",
+        {"Loop"},
+        "counted at run time",
     ),
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -171,6 +173,30 @@ def test_a_runtime_that_takes_too_long_is_ended_and_started_again(tmp_path: Path
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="no process groups here")
+def test_what_a_runtime_has_started_ends_with_it(tmp_path: Path) -> None:
+    """Node.js does not see the end of its input while it computes."""
+    text = """import pathlib, subprocess, time
+NAME, OPSET = "starter", 13
+
+def version():
+    return "1"
+
+def run(model, inputs):
+    pathlib.Path({path!r}).write_text(str(subprocess.Popen(["sleep", "60"]).pid))
+    time.sleep(60)
+"""
+    (tmp_path / "starter.py").write_text(text.replace("{path!r}", repr(str(tmp_path / "pid"))))
+    runtime = Isolated(str(tmp_path / "starter.py"), timeout=10)
+    with pytest.raises(RefusedError):
+        runtime.run(b"", {})
+    stat = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
+    deadline = time.monotonic() + 10
+    while stat.exists() and stat.read_text().split()[2] not in "ZX" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not stat.exists() or stat.read_text().split()[2] in "ZX"
 
 
 def clip(*, low: Facts | None, right: bool, rank: int = 2, dtype: int = 1) -> Observed:

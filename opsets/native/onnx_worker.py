@@ -177,7 +177,7 @@ def main(library: str, own_schemas: str, limits: str) -> None:
         except (EOFError, ProtocolError):
             return
         if memory != int(most):
-            sandbox.limit("RLIMIT_DATA", memory := int(most))
+            sandbox.limit("RLIMIT_DATA", memory := int(most), forever=False)
         _end_in(float(seconds))
         answer = _answer(getattr(calls, name.decode()), arguments)
         _end_in(0)

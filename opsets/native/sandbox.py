@@ -56,14 +56,18 @@ def streams() -> tuple[BinaryIO, BinaryIO]:
     return requests, answers
 
 
-def limit(name: str, size: int) -> None:
-    """Set a limit of this process, where the system has it, to a size or to the highest that is permitted."""
+def limit(name: str, size: int, *, forever: bool = True) -> None:
+    """Set a limit of this process, where the system has it, to a size or to the highest that is permitted.
+
+    Unless it holds `forever`, the process may raise it again.
+    """
     with contextlib.suppress(ImportError, AttributeError, ValueError, OSError):
         import resource
 
         number = getattr(resource, name)
         _, most = resource.getrlimit(number)
-        resource.setrlimit(number, (size if most == resource.RLIM_INFINITY else min(size, most), most))
+        size = size if most == resource.RLIM_INFINITY else min(size, most)
+        resource.setrlimit(number, (size, size if forever else most))
 
 
 def prefer_for_oom_kill() -> None:

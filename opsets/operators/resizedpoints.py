@@ -61,7 +61,8 @@ def scaled_back_unless_one(length, size, scale):
 def scaled_back_from_the_center(length, size, scale):
     """Divide the center of each place by the scale, unless the axis does not change."""
     at = op.Cast(op.Range(0, op.Squeeze(size, [0]), 1), to=1)
-    return op.Where(op.Equal(size, length), at, (at + 0.5) / scale)
+    same = op.And(op.Equal(size, length), op.Not(op.Greater(scale, 1.0)))
+    return op.Where(same, at, (at + 0.5) / scale)
 
 
 @lowering(18, applies_if=_in("half_pixel_symmetric"))

@@ -8,6 +8,8 @@ import importlib.util
 import os
 import pickle
 import pkgutil
+import signal
+import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,16 +91,19 @@ class Isolated:
         """
         if self._child is None:
             environment = {**os.environ, **self._environment}
-            self._child = Child("measurement.isolated", self.adapter, environment=environment)
-        late = threading.Timer(self.timeout, self._child.process.kill)
+            self._child = Child("measurement.isolated", self.adapter, environment=environment, group=True)
+        late = threading.Timer(self.timeout, _kill, (self._child.process,))
         late.start()
         try:
             pickle.dump((model, dict(inputs)), self._child.requests)
             self._child.requests.flush()
             done, answer = self._child.receive()
-        except (EOFError, OSError):
+        except (EOFError, OSError, pickle.UnpicklingError):
             self.close()
             raise RefusedError("its process ended, or took too long") from None
+        except BaseException:  # Ctrl-C does not reach the process
+            self.close()
+            raise
         finally:
             late.cancel()
         if isinstance(answer, ImportError):
@@ -111,10 +116,21 @@ class Isolated:
     def close(self) -> None:
         """End the process."""
         if self._child is not None:
-            self._child.process.kill()
+            _kill(self._child.process)
             self._child.process.wait()
             self._child.close()
         self._child = None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and those that it started: Node.js does not see the end of its input while it computes."""
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
 
 
 def alike(found: Array, wanted: Array) -> bool:

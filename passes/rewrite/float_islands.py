@@ -19,10 +19,11 @@ import onnx
 
 from opshift.opsets.registry.facts import type_name
 from opshift.opsets.registry.node_traits import float_traits, integers_of, traits_of
+from opshift.opsets.registry.structural import CONSTANT, LOOP
 from opshift.opsets.registry.traits import Integers, Trait
 from opshift.passes.analysis.departures import bound_of, distance
 from opshift.passes.base.errors import printable
-from opshift.passes.graph.traversal import names_read
+from opshift.passes.graph.traversal import named_subgraphs, names_read
 from opshift.passes.rewrite.inner_sizes import Key, Located, Sizes, holds_measured, is_float, located, located_within
 from opshift.passes.rewrite.type_choice import Types, is_narrower
 
@@ -174,11 +175,17 @@ class IslandSearch:
     def _beyond(self, sizes: Sequence[Mapping[Key, Sizes]], random: set[str]) -> None:
         """Make islands of nodes with a value that the narrower type does not hold, or whose sums it does not."""
         ran = {path for one in sizes for (path, name), size in one.items() if not name and size.count}
+        constant = {tensor.name for tensor in self.graph.initializer}
+        constant |= {name for one in self._nodes() if one.node.op_type == CONSTANT for name in one.node.output}
         for one in self._nodes():
             if one.graphs[0] != "main" and one.graphs[0] not in ran:
                 self.wide[one.where] = "it is in the graph of another node, where no value was measured"
             elif one.graphs[0] == "main" and random.intersection(one.node.output):
                 self.wide[one.where] = "its output is random, and cannot be compared"
+            elif any(f"{one.where}.{name}" not in ran for name, _ in named_subgraphs(one.node)):
+                self.wide[one.where] = "a graph of it did not run, so that no value of its outputs there was measured"
+            elif one.node.op_type == LOOP and one.node.input[0] not in constant:
+                self.wide[one.where] = "its iterations are counted at run time, and values may grow in further ones"
             elif why := self._too_large(one, sizes):
                 self.wide[one.where] = why
 

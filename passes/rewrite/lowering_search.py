@@ -128,8 +128,7 @@ class Deriver:
             return known
         if self.deadline:
             self.deadline.check()
-        name = lifted.operator.name
-        circular = f"every decomposition of {name} needs {name} again"
+        circular = f"every decomposition of {lifted.operator.name} needs {lifted.operator.name} again"
         if key in stack:
             return Failure(circular, busy=frozenset({key}))
         if len(stack) >= DEPTH:
@@ -192,8 +191,7 @@ class Deriver:
 
     def _derives_with(self, assumptions: frozenset[str], lifted: Lifted) -> bool:
         """Return whether there is a derivation with these assumptions too."""
-        freer = self._freer.get(assumptions)
-        if freer is None:
+        if (freer := self._freer.get(assumptions)) is None:
             assume = self.assume | assumptions
             freer = Deriver(self.legality, self._specialiser.semantics, assume, explains=False, deadline=self.deadline)
             self._freer[assumptions] = freer
@@ -322,7 +320,9 @@ class Deriver:
         rows = tuple(Facts(facts.dtype, None if facts.shape is None else facts.shape[1:]) for facts in given[carries:])
         loop = FragmentNode(LOOP, {}, (refs[0], None, *refs[1:]), len(lifted.used), LoopBody(found, carried, rows))
         outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
-        return dataclasses.replace(found, nodes=(loop,), outputs=outputs, cost=found.cost + LOOP_COST)
+        if (cost := found.cost + LOOP_COST) >= limit:
+            return Failure("it costs more", least=cost)
+        return dataclasses.replace(found, nodes=(loop,), outputs=outputs, cost=cost)
 
     def _in_wider_type(self, wide: WiderTypes, stack: tuple[Any, ...], limit: float) -> Fragment | Failure:
         """Derive a meaning in a carrier, between two casts that the target must have too."""

@@ -69,7 +69,7 @@ def interface_refusals(target: Target, model: onnx.ModelProto) -> Iterator[Refus
         taken = own or target.types
         for value in values:
             name, dtype = f"{kind} {printable(value.name)}", value.type.tensor_type.elem_type
-            if own and _is_sequence(value.type):
+            if target.output_types and own and _is_sequence(value.type):
                 reason = f"it is a sequence, of which {target.name} {verb} none."
                 yield Refusal(Code.TYPE, name, "", reason, f"Give the model {kind}s that are tensors.")
             elif taken and dtype and type_name(dtype) not in taken and value.name not in held:

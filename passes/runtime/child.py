@@ -21,8 +21,10 @@ from opshift.opsets.native import sandbox
 class Child:
     """A process that runs `main` of a module of opshift.passes, which begins with `channel`."""
 
-    def __init__(self, module: str, *arguments: object, environment: Mapping[str, str]) -> None:
+    def __init__(self, module: str, *arguments: object, environment: Mapping[str, str], group: bool = False) -> None:
         """Start it with these arguments of `main` behind the mark, and these environment variables.
+
+        With `group` it is the first of a process group, and can be killed with the processes that it starts.
 
         Raises:
             OSError: no process can be started.
@@ -40,6 +42,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
+            start_new_session=group,
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None

@@ -30,7 +30,14 @@ class TestResizedPoints(Table):
     cases = tuple(
         Case(f"{mode} {length} to {size}", [np.array([length]), np.array([size]), arr([scale])], ResizedPoints(mode))
         for mode in COORDINATES
-        for length, size, scale in ((3, 7, 2.4), (5, 1, 0.3), (4, 4, 1), (7, 3, F32(3) / F32(7)), (3, 0, 0.2))
+        for length, size, scale in (
+            (3, 7, 2.4),
+            (5, 1, 0.3),
+            (4, 4, 1),
+            (4, 4, 1.1),
+            (7, 3, F32(3) / F32(7)),
+            (3, 0, 0.2),
+        )
     )
 
 

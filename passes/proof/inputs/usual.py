@@ -101,9 +101,12 @@ def _accepted(
 
 
 def _with_both_decisions(feeds: Feeds, turn: int) -> Feeds:
-    """Return inputs whose single truth values alternate from turn to turn: a branch that never runs is not measured."""
+    """Return inputs whose single truth values are all true at first, then one of them is false in each turn.
+
+    A branch that never runs is not measured, nor is one in a branch.
+    """
     decisions = [name for name, value in feeds.items() if np.size(value) == 1 and np.asarray(value).dtype == bool]
-    chosen = {name: np.full_like(feeds[name], (turn + place) % 2 == 0) for place, name in enumerate(decisions)}
+    chosen = {name: np.full_like(feeds[name], turn != place + 1) for place, name in enumerate(decisions)}
     return {**feeds, **chosen}
 
 
