@@ -337,8 +337,8 @@ FOREIGN = {
     *("check_model", "check_node", "check_tensor", "infer_shapes", "infer_node_outputs", "parse_model", "to_text"),
     *("get_context_dependent_function_with_opset_version", "inline_local_functions"),
 }
-OWN_DATA = {"opsets/registry/compiled.py"}
-"""Files that parse and print bodies of opshift's own lowerings."""
+OWN_DATA = {"opsets/registry/compiled.py", "passes/rewrite/inner_sizes.py"}
+"""Files that parse and print graphs of opshift's own: bodies of lowerings, and nodes that measure values."""
 
 
 @pytest.mark.slow

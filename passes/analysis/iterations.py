@@ -146,8 +146,6 @@ def _list(
         shape = [dim for dim in facts.shape or () if isinstance(dim, int)]
         array = np.zeros([*shape[:axis], 0, *shape[axis:]], onnx.helper.tensor_dtype_to_np_dtype(facts.dtype or 1))
         return found.constant(whole, array, facts.dtype or 1)
-    rows = [
-        found.with_axis("Unsqueeze", part, axis, names.new(f"{whole}/row/{turn}"), opset)
-        for turn, part in enumerate(parts)
-    ]
-    return found.node("Concat", rows[::-1] if backwards else rows, whole, axis=axis)
+    rows = [names.new(f"{whole}/row/{iteration}") for iteration in range(len(parts))]
+    order = slice(None, None, -1 if backwards else 1)
+    return found.stacked(parts[order], rows[order], whole, axis, opset)

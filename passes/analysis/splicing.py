@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,17 @@ class Spliced:
         if opset < 13:
             return self.node(operator, [value], output, axes=(axis,))
         return self.node(operator, [value, self.constant(f"{output}/axes", [axis])], output)
+
+    def joined(self, values: Sequence[str], output: str, axis: int) -> str:
+        """Add a Concat."""
+        return self.node("Concat", list(values), output, axis=axis)
+
+    def stacked(self, values: Sequence[str], rows: Sequence[str], output: str, axis: int, opset: int) -> str:
+        """Add a Concat along a new axis; `rows` are the names of the values with that axis."""
+        with_axis = [
+            self.with_axis("Unsqueeze", value, axis, row, opset) for value, row in zip(values, rows, strict=True)
+        ]
+        return self.joined(with_axis, output, axis)
 
     def element(self, value: str, index: str, output: str, axis: int = 0) -> str:
         """Add a Gather of one index of an axis."""

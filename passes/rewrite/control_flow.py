@@ -221,11 +221,8 @@ class _Expansion:
 
     def _gathered(self, found: Spliced, chosen: str, one: str, other: str, label: str) -> str:
         """Stack both values, and select one of them with Gather."""
-        rows = [
-            found.with_axis("Unsqueeze", value, 0, self._names.new(f"{label}/{name}"), self._opset)
-            for name, value in (("else", other), ("then", one))
-        ]
-        both = found.node("Concat", rows, self._names.new(f"{label}/both"), axis=0)
+        rows = [self._names.new(f"{label}/{name}") for name in ("else", "then")]
+        both = found.stacked((other, one), rows, self._names.new(f"{label}/both"), 0, self._opset)
         number = found.node("Cast", [chosen], self._names.new(f"{label}/number"), to=TensorProto.INT64)
         return found.element(both, number, label)
 

@@ -166,7 +166,7 @@ class _Measuring:
         for index, ((inner, _, _), (rows, _)) in enumerate(zip(graphs, found, strict=True)):
             filled = Spliced()
             parts = [rows if place == index else self._zeros(len(own), filled) for place, (_, own) in enumerate(found)]
-            joined = filled.node("Concat", parts, self.names.new("sizes"), axis=0)
+            joined = filled.joined(parts, self.names.new("sizes"), 0)
             inner.node.extend(filled.nodes)
             inner.output.append(onnx.helper.make_tensor_value_info(joined, TensorProto.FLOAT, (len(keys), _COLUMNS)))
         iteration = traits_of(node).iteration
@@ -198,7 +198,7 @@ class _Measuring:
                 if facts is not None and facts.dtype in FLOATS and not facts.container:
                     rows.append(self._add(_MEASURE, {"value": name}, part))
                     keys.append((path, name))
-        joined = part.node("Concat", rows, self.names.new("sizes"), axis=0)
+        joined = part.joined(rows, self.names.new("sizes"), 0)
         replace_nodes(graph, (*nodes, *part.nodes))
         return joined, keys
 

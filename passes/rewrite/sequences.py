@@ -219,10 +219,11 @@ class _Sequences:
         rank = next((facts.rank for part in parts if (facts := scope[part]) and facts.rank is not None), None)
         if rank is not None and axis < 0:  # Concat below opset 11 has no negative axis
             axis += rank + is_new
+        output = self._names.new(f"{node.output[0]}/Concat")
         if is_new:
             new = self._named(node, "row")
-            parts = [found.with_axis("Unsqueeze", part, axis, new(), self._opset) for part in parts]
-        return found.node("Concat", parts, self._names.new(f"{node.output[0]}/Concat"), axis=axis)
+            return found.stacked(parts, [new() for _ in parts], output, axis, self._opset)
+        return found.joined(parts, output, axis)
 
     # --- producers ---
 

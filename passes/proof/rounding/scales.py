@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx
 
 from opshift.opsets.registry.node_traits import float_traits
+from opshift.opsets.registry.structural import IDENTITY
 from opshift.opsets.registry.traits import Trait
 
 
@@ -28,7 +29,7 @@ def scales_apart(model: onnx.ModelProto) -> onnx.ModelProto:
         for place, name in enumerate(node.input):
             if name and name in node.input[:place]:
                 apart.input[place] = f"{name}/input {place} of {node.output[0]}"
-                opened.graph.node.append(onnx.helper.make_node("Identity", [name], [apart.input[place]]))
+                opened.graph.node.append(onnx.helper.make_node(IDENTITY, [name], [apart.input[place]]))
         opened.graph.node.append(apart)
     return opened
 
