@@ -38,7 +38,6 @@ IRREDUCIBLE = {
     "StringNormalizer": "no other operator makes strings",
     "StringSplit": "no other operator looks into strings",
     "TfIdfVectorizer": "no other operator counts sequences of strings",
-    "Upsample": "the opsets that have it have no Resize, which would take its place",
 }
 """Operators that the smallest test is not decomposed of, and why."""
 
