@@ -128,6 +128,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", [17, 11])
 @pytest.mark.parametrize("name", MODELS)
 def test_an_optimized_model_becomes_onnx_again(name: str, opset: int, tmp_path: Path) -> None:

@@ -413,6 +413,7 @@ def _decoder_keys(key: str) -> onnx.ModelProto:
     return onnx.parser.parse_model(text)
 
 
+@pytest.mark.slow
 def test_keys_in_rows_of_a_decoder_are_those_of_one_token() -> None:
     """The kernel of onnxruntime 1.32.0 takes rows of more tokens for keys of heads, which is another result."""
     with pytest.raises(opshift.UnsupportedError) as caught:

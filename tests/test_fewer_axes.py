@@ -237,6 +237,7 @@ def check_drawn(seed: int, folder: Path) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_random_graphs_of_many_axes_compute_the_same(tmp_path: Path) -> None:
     refused = [check_drawn(seed, tmp_path) for seed in range(8)]
     assert sum(refused) < 4

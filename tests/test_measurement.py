@@ -175,6 +175,7 @@ def test_a_runtime_that_takes_too_long_is_ended_and_started_again(tmp_path: Path
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="no process groups here")
 def test_what_a_runtime_has_started_ends_with_it(tmp_path: Path) -> None:
     """Node.js does not see the end of its input while it computes."""

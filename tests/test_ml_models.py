@@ -180,6 +180,7 @@ ENCODERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ENCODERS)
 def test_a_release_with_an_older_ai_onnx_ml_gets_no_newer_operator(what: str) -> None:
     """onnxruntime 1.14 loads ai.onnx.ml 3, whose LabelEncoder-2 has lists alone, and finds no NaN."""

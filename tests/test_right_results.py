@@ -451,6 +451,7 @@ BY_HAND = """m = ReduceMax<axes = [1]>(x) d = Sub(x, m) e = Exp(d)
     a = Constant<value_ints = [1]>() s = ReduceSum(e, a) v = Div(e, s)"""
 
 
+@pytest.mark.slow
 def test_scores_of_a_map_differ_by_rounding() -> None:
     original = parse_model(SCORES)
     rewritten = parse_model(SCORES.replace("v = Softmax<axis = 1>(x)", BY_HAND))

@@ -920,6 +920,7 @@ for _ in sys.stdin:  # each line starts another process, which saves until it is
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to fork here")
 def test_killed_at_any_moment(here: Path, there: Path) -> None:
     """The output is always one whole model, the weights are whole where they are, and nothing piles up."""

@@ -28,7 +28,11 @@ POINTS = arr([-1.5, -0.5, 0, 0.25, 0.5, 1, 1.5, 2.75, 3, 3.5, 9])
 class TestResizedPoints(Table):
     operator = resizedpoints.OPERATOR
     cases = tuple(
-        Case(f"{mode} {length} to {size}", [np.array([length]), np.array([size]), arr([scale])], ResizedPoints(mode))
+        Case(
+            f"{mode} {length} to {size} by {float(scale):.2}",
+            [np.array([length]), np.array([size]), arr([scale])],
+            ResizedPoints(mode),
+        )
         for mode in COORDINATES
         for length, size, scale in (
             (3, 7, 2.4),

@@ -82,6 +82,7 @@ class TestRegionPixels(Table):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("points", [0, 2])
 def test_images_of_unknown_sizes_are_converted(mode: str, points: int) -> None:
