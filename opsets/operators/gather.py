@@ -271,6 +271,12 @@ def _with_fewer_axes(what: Gather, operands: Operands, most: int) -> Stages | No
     return ((Gather(place_of(axis, groups)), (in_shape(data, shape_of(data.shape, groups)), vectors)),)
 
 
+def _in_order(what: Gather, operands: Operands) -> int | None:
+    """Return the data if the indices count up from 0: a result of its shape is all of it."""
+    known = operands[1].known if operands[1] else None
+    return 0 if known is not None and known.ndim == 1 and np.array_equal(known, np.arange(known.size)) else None
+
+
 OPERATOR = Operator(
     name="Gather",
     meaning=Gather,
@@ -280,6 +286,7 @@ OPERATOR = Operator(
     normal=normal,
     moves_data=True,
     lowerings=(taken, evenly, in_runs, in_plain_runs, guarded, by_number, of_rows, of_turned_rows),
+    neutral=_in_order,
     traits=Traits(
         merges=_with_fewer_axes, floats=(Trait.MOVES,), moved=(0,), indices={1: AlongAxis()}, drops_strings=True
     ),
