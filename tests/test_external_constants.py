@@ -184,8 +184,8 @@ def test_small_constants_in_files_are_read(name: str, folder: Path) -> None:
     assert result.report is not None
     assert result.report.verdict is Verdict.EQUAL, result.report
     assert 8 in inspect(path).reachable
-    # Clip takes its bounds as operands of Max and Min too, and Unsqueeze axes that are computed.
-    if name not in ("Clip", "Unsqueeze"):
+    # Clip takes its bounds as operands of Max and Min too, Unsqueeze computed axes, and Resize computed scales.
+    if name not in ("Clip", "Unsqueeze", "Resize"):
         with pytest.raises(UnsupportedError):
             opshift.convert(onnx.load(path, load_external_data=False), opset=8)
 

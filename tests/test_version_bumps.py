@@ -446,14 +446,20 @@ GIVES_ITS_INPUT = """<ir_version: 8, opset_import: ["":13, "f":1]> g (float[2] x
         (branches_with_shapes(), 8, 3),
         (doubling(24), 12, 7),
         (trained(), 12, 7),
-        (parse_model(GIVES_ITS_INPUT), 12, 7),
     ],
-    ids=["integers in a branch", "functions that double", "functions in training", "a function that gives its input"],
+    ids=["integers in a branch", "functions that double", "functions in training"],
 )
 def test_what_no_older_ir_version_holds_is_refused(source: onnx.ModelProto, opset: int, ir_version: int) -> None:
     with pytest.raises(opshift.OpshiftError) as caught:
         opshift.convert(source, opset=opset, ir_version=ir_version, verify=False)
     assert isinstance(caught.value, UnsupportedError | opshift.InvalidModelError)
+
+
+@pytest.mark.slow
+def test_a_function_that_gives_its_input_is_inlined() -> None:
+    result = opshift.convert(parse_model(GIVES_ITS_INPUT), opset=12, ir_version=7, verify=False).rewritten
+    onnx.checker.check_model(result, full_check=True)
+    assert not result.functions
 
 
 def test_what_a_function_alone_imports_comes_along() -> None:
