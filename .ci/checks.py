@@ -127,7 +127,7 @@ def programs() -> tuple[bool, str]:
 
 
 def node_packages() -> tuple[bool, str]:
-    """Install what tests require of npm, none of which needs its scripts of installation."""
+    """Install the npm packages of the tests, without running their install scripts."""
     print(f"\n== {', '.join(NODE)}", flush=True)
     command = [
         "npm",

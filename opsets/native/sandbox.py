@@ -80,10 +80,7 @@ def prefer_for_oom_kill() -> None:
 
 def files() -> None:
     """Prevent this process from writing to files. Pipes still work."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    limit("RLIMIT_FSIZE", 0)
 
 
 # Denied: sockets, also through io_uring, other programs, and other processes' memory.

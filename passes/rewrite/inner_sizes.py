@@ -203,12 +203,7 @@ class _Measuring:
         return joined, keys
 
     def _zeros(self, count: int, part: Spliced) -> str:
-        values = ", ".join(["0"] * (count * _COLUMNS))
-        return self._add(
-            f"zeros () => (float[m,n] rows) {{ rows = Constant <value = float[{count},{_COLUMNS}] {{{values}}}> () }}",
-            {},
-            part,
-        )
+        return self._add(_ZEROS.format(k=count, zeros=_zeros(count)), {}, part)
 
     def _add(self, text: str, given: Mapping[str, str], part: Spliced) -> str:
         return part.add(onnx.parser.parse_graph(text), given, self.names.new, self.names.new)[0]
