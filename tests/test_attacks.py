@@ -20,7 +20,7 @@ from onnx.parser import parse_model
 import opshift
 from opshift.passes import batch
 from opshift.passes.base.results import Verdict
-from opshift.passes.io import reader
+from opshift.passes.io import model_forms
 
 HEAD = '<ir_version: 8, opset_import: ["": 13]> '
 MODEL = HEAD + "g (float[n,4] x) => (float[n,4] y) { y = Hardmax(x) }"
@@ -129,7 +129,7 @@ class Endless(io.RawIOBase):
 
 @pytest.mark.parametrize(("first", "then"), [(b"", b"\0"), (b"\x0a\xff\xff\xff\x7f", b"a")])
 def test_a_stream_without_end_is_left_early(monkeypatch: pytest.MonkeyPatch, first: bytes, then: bytes) -> None:
-    monkeypatch.setattr(reader, "LIMIT", 2**26)
+    monkeypatch.setattr(model_forms, "LIMIT", 2**26)
     stream = Endless(first, then)
     with pytest.raises(opshift.InvalidModelError, match="zero byte" if not first else "more than 2 GiB"):
         opshift.plan(stream, opset=11)  # type: ignore[arg-type]

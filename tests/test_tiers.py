@@ -58,7 +58,19 @@ def test_the_parts_together_are_all_slow_cases(folder: Path) -> None:
     parts = [collected(folder, "-m", "slow", f"--part={number}/3") for number in (1, 2, 3)]
     assert len(whole) == 1 + 5 + 28
     assert set().union(*parts) == set(whole)
-    assert [len(part) for part in parts] == [12, 11, 11]
+    assert sum(len(part) for part in parts) == len(whole)
+    assert min(len(part) for part in parts) > 5
+
+
+@pytest.mark.slow
+def test_a_test_that_is_added_moves_no_other_to_another_part(folder: Path) -> None:
+    before = set(collected(folder, "-m", "slow", "--part=1/3"))
+    sample = folder / "test_sample.py"
+    more = "@pytest.mark.parametrize('number', range(9))\ndef test_more(number): pass\n"
+    sample.write_text(sample.read_text().replace("import pytest\n", f"import pytest\n\n{more}", 1))
+    after = set(collected(folder, "-m", "slow", "--part=1/3"))
+    assert before < after
+    assert all(name.startswith("test_more") for name in after - before)
 
 
 @pytest.mark.parametrize("part", ["0/3", "4/3", "2", "x", "1/0"])
