@@ -281,9 +281,9 @@ def _served(schema: Schema, parameter: Parameter, opset: int) -> frozenset[str]:
     )
 
 
-def _body_of_type_runs(schema: Schema, opset: int, kind: str) -> bool:
+def _body_of_type_runs(schema: Schema, opset: int, type_text: str) -> bool:
     """Return whether onnxruntime has the kernels of a body for a type of the first input and its type variable."""
-    element = kind.removeprefix("tensor(").removesuffix(")")
+    element = type_text.removeprefix("tensor(").removesuffix(")")
     if element.upper() not in TensorProto.DataType.keys():  # noqa: SIM118 (it is not a mapping)
         return True
     first = schema.input(0)
@@ -378,8 +378,14 @@ def _misfits(node: Node, opset: int) -> bool:
 
 def _attributes(schema: Schema, known: Mapping[str, Any]) -> list[onnx.AttributeProto]:
     """Return the known attributes of a node, and a guess for each other required one."""
-    kind = onnx.defs.OpSchema.AttrType
-    guesses = {kind.INT: 1, kind.FLOAT: 1.0, kind.STRING: "a", kind.INTS: (1,), kind.FLOATS: (1.0,)}
+    attribute_types = onnx.defs.OpSchema.AttrType
+    guesses = {
+        attribute_types.INT: 1,
+        attribute_types.FLOAT: 1.0,
+        attribute_types.STRING: "a",
+        attribute_types.INTS: (1,),
+        attribute_types.FLOATS: (1.0,),
+    }
     required = [key for key, (must, _) in schema.attributes.items() if must]
     values = {key: guesses.get(schema.raw.attributes[key].type) for key in required}
     values |= {key: value for key, value in known.items() if value is not None}

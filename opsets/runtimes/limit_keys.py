@@ -20,7 +20,7 @@ Schemas = Sequence[Schema]
 class Key:
     """A key of a limit: the type of its value in TOML, and the function that checks it and returns `Limit`'s value."""
 
-    kind: type
+    value_type: type
     read: Callable[[ProfileSource, Schemas, str, Any], Any] = lambda source, schemas, key, value: value
     limits: bool = True
     """Whether it is a limit by itself."""

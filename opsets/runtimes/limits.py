@@ -297,8 +297,8 @@ def _explicit(limit: Limit, node: Node, schema: Schema) -> Reason | None:
     inputs = {name for name, _ in _named(node, schema)} if limit.explicit else set[str]()
     for name in limit.explicit:
         if name not in node.attributes and name not in inputs:
-            kind = "attribute" if name in schema.attributes else "input"
-            return Reason(f"it needs the {kind} {name}, whatever its default is")
+            role = "attribute" if name in schema.attributes else "input"
+            return Reason(f"it needs the {role} {name}, whatever its default is")
     return None
 
 

@@ -240,7 +240,7 @@ class _Reader:
         for self._source.limit, item in enumerate(items, 1):
             if not isinstance(item, dict):
                 self._source.wrong("each limit is a table: write [[limits]] above it", "limits")
-            self._source.keys(item, {key: entry.kind for key, entry in limit_keys.KEYS.items()}, above=_KEYS)
+            self._source.keys(item, {key: entry.value_type for key, entry in limit_keys.KEYS.items()}, above=_KEYS)
             if "operator" not in item:
                 self._source.wrong("a limit needs an operator")
             name = self._operator(item["operator"], "operator")

@@ -36,7 +36,7 @@ def set_long_aside(model: onnx.ModelProto, set_aside: Callable[[onnx.ModelProto,
         if isinstance(graph, onnx.GraphProto)
         for value in (*graph.input, *graph.value_info, *graph.output)
     }
-    long = {name for name, kind in types.items() if _is_long(facts_of_type(kind).shape)}
+    long = {name for name, type_proto in types.items() if _is_long(facts_of_type(type_proto).shape)}
     long.update(
         tensor.name for graph in graphs(model) for tensor in _initializers(graph) if _is_long(tuple(tensor.dims))
     )

@@ -93,15 +93,15 @@ def form(name: str, attributes: Mapping[str, Any]) -> tuple[onnx.NodeProto, Any,
 _LISTS = frozenset({onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS, onnx.AttributeProto.STRINGS})
 
 
-def make_attribute(name: str, value: Any, kind: int = 0) -> onnx.AttributeProto:
-    """Build an attribute; a Tensor becomes a TensorProto, an empty tuple a list of a `kind`, by default of integers."""
+def make_attribute(name: str, value: Any, list_type: int = 0) -> onnx.AttributeProto:
+    """Build an attribute. A Tensor becomes a TensorProto; an empty tuple is of `list_type`, by default INTS."""
     if isinstance(value, FrozenType):
         value = onnx.TypeProto.FromString(value)
     elif isinstance(value, ExternalTensor):
         value = value.proto
     elif isinstance(value, Tensor):
         value = tensor_of(value.array, constant(value.array).dtype or 0, "")
-    known = kind if kind in _LISTS else onnx.AttributeProto.INTS
+    known = list_type if list_type in _LISTS else onnx.AttributeProto.INTS
     empty_type = known if isinstance(value, tuple) and not value else None
     if isinstance(value, tuple):
         value = tuple(map(_as_bytes, value))
@@ -299,9 +299,9 @@ def _fault(node: Node, schema: Schema) -> str | None:
     for name in _OUTPUT_TYPES & node.attributes.keys() & schema.attributes.keys():
         if isinstance(node.attributes[name], str):
             continue  # the name of a type, as in Cast-1
-        kind = f"tensor({type_name(node.attributes[name])})"
-        if node.attributes[name] and not any(kind in allowed for allowed in schema.outputs[0].types):
-            return f"its output {schema.outputs[0].name!r} is a {kind}"
+        type_text = f"tensor({type_name(node.attributes[name])})"
+        if node.attributes[name] and not any(type_text in allowed for allowed in schema.outputs[0].types):
+            return f"its output {schema.outputs[0].name!r} is a {type_text}"
     raw = schema.raw
     if not raw.min_input <= len(node.inputs) <= raw.max_input:
         return f"it has {len(node.inputs)} inputs"

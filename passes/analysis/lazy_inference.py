@@ -117,10 +117,10 @@ class StaticFacts:
         types: dict[bytes, Facts] = {}  # a large model has few types
         for values in (graph.value_info, graph.output, graph.input):
             for value in values:
-                kind = value.type.SerializeToString()
-                if kind not in types:
-                    types[kind] = self._the_one(facts_of_type(value.type))
-                facts = types[kind]
+                serialized = value.type.SerializeToString()
+                if serialized not in types:
+                    types[serialized] = self._the_one(facts_of_type(value.type))
+                facts = types[serialized]
                 fixed = _is_static(facts) and all(isinstance(dim, int) for dim in facts.shape or ())
                 if not (_is_static(facts) if values is graph.input else fixed):
                     self._unknown.add(value.name)  # declared and inferred facts would have to be merged

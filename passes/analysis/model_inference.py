@@ -241,15 +241,15 @@ def _declare_in(graph: onnx.GraphProto, opset: int, outer: Mapping[str, TypeProt
         for index, name in enumerate(node.output):
             if not name or (name in typed and name not in open_outputs):
                 continue
-            kind = kinds[min(index, len(kinds) - 1)] if kinds else _TENSOR
-            if kind is None:
-                kind = _kind_of(node, index, inner, others)
-            if not kind.HasField("tensor_type"):
-                others[name] = kind
+            type_proto = kinds[min(index, len(kinds) - 1)] if kinds else _TENSOR
+            if type_proto is None:
+                type_proto = _kind_of(node, index, inner, others)
+            if not type_proto.HasField("tensor_type"):
+                others[name] = type_proto
             if name in open_outputs:
-                open_outputs.pop(name).type.CopyFrom(kind)
+                open_outputs.pop(name).type.CopyFrom(type_proto)
             else:
-                added.append(onnx.ValueInfoProto(name=name, type=kind))
+                added.append(onnx.ValueInfoProto(name=name, type=type_proto))
             typed.add(name)
     for value in open_outputs.values():
         value.type.CopyFrom(others.get(value.name, _TENSOR))
@@ -262,7 +262,7 @@ def _kinds(domain: str, name: str, opset: int) -> Sequence[TypeProto | None]:
     schema = schema_at("", name, opset) if not default_domain(domain) else None
     found: list[TypeProto | None] = []
     for output in schema.outputs if schema else ():
-        starts = {kind.partition("(")[0] for kind in output.types}
+        starts = {allowed.partition("(")[0] for allowed in output.types}
         only = starts.pop() if len(starts) == 1 else ""
         found.append({"tensor": _TENSOR, "seq": _SEQUENCE, "optional": _OPTIONAL}.get(only))
     return found
@@ -287,16 +287,16 @@ def _kind_of(
         outputs = inner[0].output[first:]
         # Another branch, or another iteration, may return another shape.
         return _shapeless(outputs[index].type) if index < min(carried, len(outputs)) else _TENSOR
-    kind = others.get(node.input[0], _TENSOR) if node.input else _TENSOR
-    if node.op_type == "OptionalGetElement" and kind.HasField("optional_type"):
-        return kind.optional_type.elem_type
-    return kind
+    type_proto = others.get(node.input[0], _TENSOR) if node.input else _TENSOR
+    if node.op_type == "OptionalGetElement" and type_proto.HasField("optional_type"):
+        return type_proto.optional_type.elem_type
+    return type_proto
 
 
-def _shapeless(kind: TypeProto) -> TypeProto:
+def _shapeless(type_proto: TypeProto) -> TypeProto:
     """Return a type without the shapes of its tensors."""
     found = TypeProto()
-    found.CopyFrom(kind)
+    found.CopyFrom(type_proto)
     inner = found
     while (name := inner.WhichOneof("value")) in ("sequence_type", "optional_type"):
         inner = getattr(inner, name).elem_type

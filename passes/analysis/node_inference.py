@@ -180,8 +180,8 @@ class NodeInference:
         together = (tuple(kinds[turn % len(kinds)] for kinds in choices) for turn in turns)
         for chosen in itertools.chain(together, itertools.product(*choices)):
             yield {
-                index: _type_named(kind, self.node.inputs[index])
-                for variable, kind in zip(allowed, chosen, strict=True)
+                index: _type_named(type_text, self.node.inputs[index])
+                for variable, type_text in zip(allowed, chosen, strict=True)
                 for index in places[variable]
             }
 
@@ -209,7 +209,9 @@ class NodeInference:
         sure: tuple[Facts, ...] | str = ""
         for number in _NUMBERS if all(facts.shape is not None for facts in present) else ():
             inputs = _filled(self.node.inputs, number)
-            sure = self._call(inputs, {index: _reshaped(kind, inputs[index]) for index, kind in assumed.items()})
+            sure = self._call(
+                inputs, {index: _reshaped(type_proto, inputs[index]) for index, type_proto in assumed.items()}
+            )
             if not isinstance(sure, str):
                 break
         return tuple(
@@ -265,18 +267,18 @@ def _kept(shape: tuple[Dim, ...] | None, sure: tuple[Dim, ...] | None) -> tuple[
     return tuple(None if dim == 0 and other != 0 else dim for dim, other in zip(shape, agreed, strict=True))
 
 
-def _preference(kind: str) -> tuple[bool, int, str]:
-    inner = kind.removeprefix("tensor(").removesuffix(")")
+def _preference(type_text: str) -> tuple[bool, int, str]:
+    inner = type_text.removeprefix("tensor(").removesuffix(")")
     place = _PREFERRED.index(inner) if inner in _PREFERRED else len(_PREFERRED)
-    return not kind.startswith("tensor("), place, kind
+    return not type_text.startswith("tensor("), place, type_text
 
 
-def _type_named(kind: str, facts: Facts | None) -> onnx.TypeProto:
+def _type_named(type_text: str, facts: Facts | None) -> onnx.TypeProto:
     """Return the type that a schema spells `tensor(float)`, `seq(tensor(float))` or `optional(...)`."""
-    outer, _, inner = kind.removesuffix(")").partition("(")
+    outer, _, inner = type_text.removesuffix(")").partition("(")
     found = onnx.TypeProto()
     if outer in ("seq", "optional"):
-        return container_type(kind)
+        return container_type(type_text)
     if outer == "map":
         key, _, value = inner.partition(",")
         found.map_type.key_type = _element_type(key)
@@ -290,7 +292,7 @@ def _element_type(name: str) -> int:
     return int(TensorProto.DataType.Value(name.strip().removeprefix("tensor(").rstrip(")").upper()))
 
 
-def _reshaped(kind: onnx.TypeProto, facts: Facts | None) -> onnx.TypeProto:
+def _reshaped(type_proto: onnx.TypeProto, facts: Facts | None) -> onnx.TypeProto:
     """Return an assumed type with another shape; a type without a tensor has none."""
-    known = facts_of_type(kind)
-    return type_of_facts(Facts(known.dtype, facts.shape)) if known.dtype and facts else kind
+    known = facts_of_type(type_proto)
+    return type_of_facts(Facts(known.dtype, facts.shape)) if known.dtype and facts else type_proto

@@ -81,14 +81,14 @@ def dtypes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[int]:
             yield value.type.tensor_type.elem_type or _inner_dtype(value.type)
 
 
-def _inner_dtype(kind: onnx.TypeProto) -> int:
+def _inner_dtype(type_proto: onnx.TypeProto) -> int:
     """Return the element type of the tensors in a sequence, an optional, a map or a sparse tensor; 0 if unknown."""
-    which = kind.WhichOneof("value")
+    which = type_proto.WhichOneof("value")
     if which in ("sequence_type", "optional_type"):
-        return _inner_dtype(getattr(kind, which).elem_type)
+        return _inner_dtype(getattr(type_proto, which).elem_type)
     if which == "map_type":
-        return _inner_dtype(kind.map_type.value_type)
-    return getattr(kind, which).elem_type if which in ("tensor_type", "sparse_tensor_type") else 0
+        return _inner_dtype(type_proto.map_type.value_type)
+    return getattr(type_proto, which).elem_type if which in ("tensor_type", "sparse_tensor_type") else 0
 
 
 def default_opset(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:
@@ -212,10 +212,10 @@ def _scope(
     known: dict[bytes, Facts] = {}  # a large model has few types
     for values in (graph.value_info, graph.output, graph.input):
         for value in values:
-            kind = value.type.SerializeToString()
-            if kind not in known:
-                known[kind] = facts_of_type(value.type)
-            own[value.name] = known[kind]
+            serialized = value.type.SerializeToString()
+            if serialized not in known:
+                known[serialized] = facts_of_type(value.type)
+            own[value.name] = known[serialized]
     own.update(constants)
     inner: dict[tuple[str, str], Scope] = {}
     scope = Scope(own, outer, inner)

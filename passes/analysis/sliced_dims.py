@@ -48,11 +48,11 @@ def name_sliced_dims(model: onnx.ModelProto, inferred: onnx.ModelProto) -> bool:
             if name not in declared:
                 declared[name] = graph.value_info.add()
                 declared[name].CopyFrom(known[name])
-            kind = declared[name].type.tensor_type
-            if not kind.HasField("shape"):
-                kind.CopyFrom(known[name].type.tensor_type)
+            tensor_type = declared[name].type.tensor_type
+            if not tensor_type.HasField("shape"):
+                tensor_type.CopyFrom(known[name].type.tensor_type)
             for axis in cut:
-                kind.shape.dim[axis].dim_param = _name(name, axis)
+                tensor_type.shape.dim[axis].dim_param = _name(name, axis)
             found = True
     return found
 

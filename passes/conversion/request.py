@@ -289,7 +289,7 @@ def _carries_sequences(bodies: Iterable[GraphView]) -> bool:
     """Return whether any subgraph returns a sequence or an optional."""
     graphs = (body.graph for body in bodies if body.outer is not None)
     kinds = (value.type for graph in graphs if isinstance(graph, onnx.GraphProto) for value in graph.output)
-    return any(kind.HasField("sequence_type") or kind.HasField("optional_type") for kind in kinds)
+    return any(type_proto.HasField("sequence_type") or type_proto.HasField("optional_type") for type_proto in kinds)
 
 
 def assumed(assume: Collection[str], allow: Collection[str] | None, stacklevel: int = 3) -> frozenset[str]:

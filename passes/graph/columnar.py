@@ -117,9 +117,9 @@ def _columnar_message() -> Any:
         added = node.field.add(name=name, number=field.number, label=_FIELD.LABEL_REPEATED, type=field.type)
         if field.message_type:
             added.type_name = ".opshift.columns.Attribute"  # of other messages, only their number matters
-    for name, kind in (("name", _FIELD.TYPE_STRING), ("type", _FIELD.TYPE_INT32), ("i", _FIELD.TYPE_INT64)):
+    for name, field_type in (("name", _FIELD.TYPE_STRING), ("type", _FIELD.TYPE_INT32), ("i", _FIELD.TYPE_INT64)):
         number = AttributeProto.DESCRIPTOR.fields_by_name[name].number
-        attribute.field.add(name=name, number=number, label=_FIELD.LABEL_OPTIONAL, type=kind)
+        attribute.field.add(name=name, number=number, label=_FIELD.LABEL_OPTIONAL, type=field_type)
     for name, inner, number in (
         ("Graph", "node", onnx.GraphProto.NODE_FIELD_NUMBER),
         ("Model", "graph", onnx.ModelProto.GRAPH_FIELD_NUMBER),

@@ -19,11 +19,11 @@ def nodes_by_op_key(graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[OpKe
     """Return the indices of one graph's nodes by op key, in the order of first appearance."""
     places: dict[OpKey, list[int]] = {}
     for index, node in enumerate(graph.node):
-        kind = node.domain, node.op_type, node.overload
-        if kind in places:
-            places[kind].append(index)
+        op_key = node.domain, node.op_type, node.overload
+        if op_key in places:
+            places[op_key].append(index)
         else:
-            places[kind] = [index]
+            places[op_key] = [index]
     return places
 
 
@@ -56,11 +56,11 @@ def walk(model: onnx.ModelProto, main: ColumnarView | None = None) -> Iterator[G
         noted = placed = False
         dtypes: set[int] = set()
         for index, node in enumerate(graph.node):
-            kind = node.domain, node.op_type, node.overload
-            if kind in places:
-                places[kind].append(index)
+            op_key = node.domain, node.op_type, node.overload
+            if op_key in places:
+                places[op_key].append(index)
             else:
-                places[kind] = [index]
+                places[op_key] = [index]
             if node.metadata_props:
                 noted = True
             if node.device_configurations:
@@ -244,11 +244,11 @@ def graph_views(model: onnx.ModelProto, main: ColumnarView | None = None) -> Ite
         dtypes = set(read.dtypes) if read else set()
         for index, node in enumerate(graph.node) if read is None or read.types & _HOLDERS else ():
             if read is None:
-                kind = node.domain, node.op_type, node.overload
-                if kind in places:
-                    places[kind].append(index)
+                op_key = node.domain, node.op_type, node.overload
+                if op_key in places:
+                    places[op_key].append(index)
                 else:
-                    places[kind] = [index]
+                    places[op_key] = [index]
                 names.append(node.name)
                 inputs += node.input[:]
                 outputs += node.output[:]

@@ -153,20 +153,20 @@ def _fields(file: BinaryIO, begin: int, end: int, most: int, least: int = 0) -> 
                 raise _UnusualEncodingError
             start = place
             tag, place = _varint(chunk, place)
-            kind = tag & 7
-            if kind == _DELIMITED:
+            wire_type = tag & 7
+            if wire_type == _DELIMITED:
                 length, place = _varint(chunk, place)
-            elif kind == _VARINT:
+            elif wire_type == _VARINT:
                 length = _varint(chunk, place)[1] - place
-            elif kind in (_EIGHT, _FOUR):
-                length = 8 if kind == _EIGHT else 4
+            elif wire_type in (_EIGHT, _FOUR):
+                length = 8 if wire_type == _EIGHT else 4
             else:
                 raise _UnusualEncodingError
             first = place
             place += length
             if length < least:
                 continue
-            if kind == _DELIMITED and first - start != len(varint(tag) + varint(length)):
+            if wire_type == _DELIMITED and first - start != len(varint(tag) + varint(length)):
                 raise _UnusualEncodingError
             yield tag >> 3, at + start, at + first, at + place
         at += place

@@ -176,10 +176,10 @@ def _check_calls(model: onnx.ModelProto, found: Iterable[GraphView]) -> None:
     """Check that no call passes more inputs than the function has, or uses more outputs."""
     functions = {(one.domain, one.name, one.overload): one for one in model.functions}
     calls = (
-        (body, index, functions[kind])
+        (body, index, functions[op_key])
         for body in found
-        for kind, places in body.by_op_key.items()
-        if kind in functions
+        for op_key, places in body.by_op_key.items()
+        if op_key in functions
         for index in places
     )
     for body, index, called in calls:

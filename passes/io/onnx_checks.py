@@ -219,8 +219,8 @@ def condensed_faults() -> Iterator[None]:
     except onnx_process.OnnxDiedError as error:
         raise InvalidModelError(f"it cannot be checked: {error}. Export it again, or repair it.") from None
     except Exception as error:  # ValidationError, or any C++ exception for unexpected contents
-        kind = ToleratedError if _UNSORTED.search(str(error)) else InvalidModelError
-        raise kind(_condensed(str(error))) from None
+        error_class = ToleratedError if _UNSORTED.search(str(error)) else InvalidModelError
+        raise error_class(_condensed(str(error))) from None
 
 
 _UNSORTED = re.compile(r"topologically sorted, however input '(.*?)' of node:\s*name: (.*?) OpType: (\S*)", re.S | re.I)

@@ -121,10 +121,10 @@ def _declared(graph: onnx.GraphProto | onnx.FunctionProto) -> Mapping[str, Facts
     declared: dict[str, Facts | None] = {}
     for values in (graph.output, graph.value_info, graph.input):
         for value in values:
-            kind = value.type.SerializeToString()
-            if kind not in known:
-                known[kind] = declared_type(value.type)
-            declared[value.name] = known[kind]
+            serialized = value.type.SerializeToString()
+            if serialized not in known:
+                known[serialized] = declared_type(value.type)
+            declared[value.name] = known[serialized]
     return declared | {tensor.name: Facts(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer}
 
 

@@ -28,11 +28,11 @@ def interface_difference(original: onnx.ModelProto, rewritten: onnx.ModelProto) 
         return f"the inputs are {_listed(found_inputs)} instead of {_listed(wanted_inputs)}"
     if [name for name, _ in wanted] != [name for name, _ in found]:
         return f"the outputs are {_listed(dict(found))} instead of {_listed(dict(wanted))}"
-    pairs = [("input", name, kind, found_inputs[name]) for name, kind in wanted_inputs.items()]
-    pairs += [("output", name, kind, other) for (name, kind), (_, other) in zip(wanted, found, strict=True)]
-    for role, name, kind, other in pairs:
-        if kind and other and kind != other:
-            return f"{role} {name} is {other} instead of {kind}"
+    pairs = [("input", name, declared, found_inputs[name]) for name, declared in wanted_inputs.items()]
+    pairs += [("output", name, declared, other) for (name, declared), (_, other) in zip(wanted, found, strict=True)]
+    for role, name, declared, other in pairs:
+        if declared and other and declared != other:
+            return f"{role} {name} is {other} instead of {declared}"
     return ""
 
 
@@ -40,19 +40,19 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _kind(kind: onnx.TypeProto) -> str:
+def _kind(type_proto: onnx.TypeProto) -> str:
     """Return a type without its shape, such as seq(tensor(float)); empty if unknown."""
-    which = kind.WhichOneof("value")
+    which = type_proto.WhichOneof("value")
     if which in ("tensor_type", "sparse_tensor_type"):
-        element = getattr(kind, which).elem_type
+        element = getattr(type_proto, which).elem_type
         name = onnx.TensorProto.DataType.Name(element).lower()
         return f"{which.removesuffix('_type')}({name})" if element else ""
     if which in ("sequence_type", "optional_type"):
-        inner = _kind(getattr(kind, which).elem_type)
+        inner = _kind(getattr(type_proto, which).elem_type)
         return f"{which.removesuffix('_type')}({inner})" if inner else ""
     if which == "map_type":
-        key = onnx.TensorProto.DataType.Name(kind.map_type.key_type).lower()
-        return f"map({key}, {_kind(kind.map_type.value_type)})"
+        key = onnx.TensorProto.DataType.Name(type_proto.map_type.key_type).lower()
+        return f"map({key}, {_kind(type_proto.map_type.value_type)})"
     return ""
 
 

@@ -85,13 +85,13 @@ class Functions:
         self, key: FunctionKey, inputs: Sequence[Facts | None], bound: Mapping[str, Any], *, known: bool
     ) -> Values:
         """Return the facts about the values in a function for a kind of call; inferred once for all targets."""
-        kind = key, tuple(inputs), _hashable(bound), known
-        if kind not in self._scopes:
+        call = key, tuple(inputs), _hashable(bound), known
+        if call not in self._scopes:
             called = [self.known[one] for one in self._called(key)]
             function = self.known[key]
             described = functools.partial(describe_function, self._model, function, called, inputs, bound, known=known)
-            self._scopes[kind] = OnDemandScope(None, described)
-        return self._scopes[kind]
+            self._scopes[call] = OnDemandScope(None, described)
+        return self._scopes[call]
 
     def _called(self, key: FunctionKey) -> Sequence[FunctionKey]:
         """Return the functions that a function calls, directly or indirectly."""
@@ -100,8 +100,8 @@ class Functions:
         while waiting:
             one = waiting.pop()
             if one not in self._calls:
-                inside = (kind for graph in graphs(self.known[one]) for kind in nodes_by_op_key(graph))
-                self._calls[one] = [kind for kind in inside if kind in self.known]
+                inside = (op_key for graph in graphs(self.known[one]) for op_key in nodes_by_op_key(graph))
+                self._calls[one] = [op_key for op_key in inside if op_key in self.known]
             waiting += [called for called in self._calls[one] if called not in found and called != key]
             found.update(dict.fromkeys(self._calls[one]))
         return list(found)
@@ -127,9 +127,9 @@ class Functions:
         if self.as_it_is(key) is not None:
             return None
         made = self.copies.setdefault(key, [])
-        kind = tuple(inputs), _hashable(attributes)
+        call = tuple(inputs), _hashable(attributes)
         for known, plan in made:
-            if known == kind:
+            if known == call:
                 return None if plan.name == function.name else CallFunction(plan.name)
         # The first copy keeps the name, so that a function with one kind of call keeps it too.
         name = function.name if not made else self._free_name(function)
@@ -138,7 +138,7 @@ class Functions:
             bound = {item.name: freeze(attribute_value(item)) for item in function.attribute_proto}
         place = len(made)
         plan = FunctionPlan(key, name, bound, GraphPlan(f"function {function.name}"))
-        made.append((kind, plan))
+        made.append((call, plan))
         if place >= COPIES:
             self._ledger.refuse(
                 Code.FUNCTION,
@@ -160,7 +160,7 @@ class Functions:
         alike = next((one for _, one in made[:place] if one.bound == done.bound and same_work(one.graph, graph)), None)
         if alike is None and done.name != name and any(one.name == done.name for _, one in made[:place]):
             done = dataclasses.replace(plan, graph=graph)
-        made[place] = (kind, alike or done)
+        made[place] = (call, alike or done)
         return None if made[place][1].name == function.name else CallFunction(made[place][1].name)
 
     def _refuse_unread(self, function: onnx.FunctionProto, inputs: Sequence[Facts | None], graph: GraphPlan) -> None:

@@ -42,8 +42,8 @@ def renamed_in(held: Held, names: Mapping[str, str]) -> Held:
 def container(name: str, held: Held, dtype: int, names: Names) -> onnx.NodeProto:
     """Return a node that creates a sequence or an optional of values with this element type."""
     if isinstance(held, Maybe):
-        kind = {} if held.value else {"type": onnx.helper.make_tensor_type_proto(dtype, None)}
-        return named_node(names.new(f"{name}/Optional"), OPTIONAL, list(names_in(held)), name, **kind)
+        typed = {} if held.value else {"type": onnx.helper.make_tensor_type_proto(dtype, None)}
+        return named_node(names.new(f"{name}/Optional"), OPTIONAL, list(names_in(held)), name, **typed)
     if held:
         return named_node(names.new(f"{name}/SequenceConstruct"), SEQUENCE_CONSTRUCT, list(held), name)
     return named_node(names.new(f"{name}/SequenceEmpty"), SEQUENCE_EMPTY, [], name, dtype=dtype)
@@ -68,11 +68,11 @@ def return_held(graph: onnx.GraphProto, changes: Mapping[int, tuple[int, Held]],
             graph.output.append(make_tensor_value_info(new, dtype, None))
 
 
-def element_type(kind: onnx.TypeProto) -> int:
+def element_type(type_proto: onnx.TypeProto) -> int:
     """Return the element type of the tensors in a sequence, or of the tensor in an optional; 0 for other types."""
-    if kind.HasField("sequence_type"):
-        return kind.sequence_type.elem_type.tensor_type.elem_type
-    return kind.optional_type.elem_type.tensor_type.elem_type if kind.HasField("optional_type") else 0
+    if type_proto.HasField("sequence_type"):
+        return type_proto.sequence_type.elem_type.tensor_type.elem_type
+    return type_proto.optional_type.elem_type.tensor_type.elem_type if type_proto.HasField("optional_type") else 0
 
 
 def is_tensor(facts: Facts | None) -> bool:

@@ -210,14 +210,14 @@ def constants_without_place(
         return None
     maker = CONSTANT if opset >= 9 else CAST
     if without := [dtype for dtype in sorted(dtypes) if not gives(maker, opset, dtype)]:
-        kind = type_name(without[0])
+        element = type_name(without[0])
         since = next((one for one in range(opset, NEWEST + 1) if gives(CONSTANT, one, without[0])), None)
         holder = "a function" if ir_version is None else "a model of ir_version 3"
-        reason = f"opset {opset} has no {maker} of {kind}, by which {holder} holds a constant."
+        reason = f"opset {opset} has no {maker} of {element}, by which {holder} holds a constant."
         return reason, f"Use opset {since} or newer." if since else ""
     uncastable = dtypes & {TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128}
     if uncastable and opset < 9:
-        kind = type_name(min(uncastable))
-        reason = f"a function, or a model of ir_version 3, at opset {opset} cannot hold a constant of type {kind}."
+        element = type_name(min(uncastable))
+        reason = f"a function, or a model of ir_version 3, at opset {opset} cannot hold a constant of type {element}."
         return reason, "Inline the function, or use opset 9 or newer."
     return None

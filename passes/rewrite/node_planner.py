@@ -380,7 +380,9 @@ def _takes_others(node: Node) -> bool:
     """Return whether an input may be a non-tensor, such as a sequence, without known facts."""
     schema = schema_at(node.domain, node.name, node.since_version)
     parameters = [] if schema is None else [schema.input(index) for index in range(len(node.inputs))]
-    return any(one is not None and not any(kind.startswith("tensor(") for kind in one.types) for one in parameters)
+    return any(
+        one is not None and not any(type_text.startswith("tensor(") for type_text in one.types) for one in parameters
+    )
 
 
 _NEGATIVE = 11

@@ -219,16 +219,16 @@ def _made(name: str, opset: int) -> frozenset[int] | None:
     if any(len(one) != 1 for one in types):
         return None
     names = {f"tensor({type_name(number)})": number for number in TensorProto.DataType.values()}
-    found = [names.get(kind) for one in types for kind in one]
+    found = [names.get(type_text) for one in types for type_text in one]
     return None if None in found else frozenset(number for number in found if number is not None)
 
 
 @functools.cache
 def holds_graphs(name: str) -> bool:
     """Return whether any version of a default-domain operator has subgraphs."""
-    kind = onnx.defs.OpSchema.AttrType
+    attribute_types = onnx.defs.OpSchema.AttrType
     return any(
-        attribute.type in (kind.GRAPH, kind.GRAPHS)
+        attribute.type in (attribute_types.GRAPH, attribute_types.GRAPHS)
         for schema in schemas(name)
         for attribute in schema.raw.attributes.values()
     )

@@ -322,10 +322,10 @@ class Planner:
         determine them; or None.
         """
         undecided: list[tuple[Settled, Sequence[int]]] = []
-        for kind, places in found.items():
-            domain, name, _ = kind
+        for op_key, places in found.items():
+            domain, name, _ = op_key
             settled: Settled = None
-            if default_domain(domain) not in ("", SPELLING) or kind in self.functions.known or holds_graphs(name):
+            if default_domain(domain) not in ("", SPELLING) or op_key in self.functions.known or holds_graphs(name):
                 pass
             elif not default_domain(domain) and self.op_types.stays(name, opset):
                 self.ledger.kept += len(places)
@@ -333,7 +333,7 @@ class Planner:
             else:
                 settled = None if default_domain(domain) else self.op_types.version_bump_step(name, opset)
                 inside = path.startswith("function "), self._unknown.ignored
-                settled = settled or self._decisions.setdefault((kind, opset, inside), {})
+                settled = settled or self._decisions.setdefault((op_key, opset, inside), {})
             undecided.append((settled, places))
         return undecided
 

@@ -366,14 +366,14 @@ def _without_unread(model: onnx.ModelProto, freed: Mapping[str, str]) -> Iterato
     `freed` are values that have lost a consumer, with the path of their node.
     """
     opset = default_opset(model.opset_import) or 1
-    for kind in (DEQUANTIZE, CONSTANT):
+    for operator in (DEQUANTIZE, CONSTANT):
         held = _graphs(model)
         unread = {*freed} - _all_read(held)
         for graph in reversed(held):  # a node with a subgraph is copied after the subgraph has changed
-            nodes = [node for node in graph.node if _is(node, kind) and unread.issuperset(node.output)]
-            if kind == DEQUANTIZE:
+            nodes = [node for node in graph.node if _is(node, operator) and unread.issuperset(node.output)]
+            if operator == DEQUANTIZE:
                 yield from (
-                    Step(Action.DROP, freed[node.output[0]], kind, version_read_at("", node.op_type, opset), UNREAD)
+                    Step(Action.DROP, freed[node.output[0]], operator, version_read_at("", node.op_type, opset), UNREAD)
                     for node in nodes
                 )
             idle = {name for node in nodes for name in node.output}

@@ -62,18 +62,18 @@ def narrowed(target: Target, model: onnx.ModelProto) -> Iterator[str]:
 def interface_refusals(target: Target, model: onnx.ModelProto) -> Iterator[Refusal]:
     """Yield the inputs and outputs of a model whose types the target does not have."""
     held = {tensor.name for tensor in model.graph.initializer}
-    for kind, verb, values, own in (
+    for role, verb, values, own in (
         ("input", "takes", model.graph.input, target.input_types),
         ("output", "returns", model.graph.output, target.output_types),
     ):
         taken = own or target.types
         for value in values:
-            name, dtype = f"{kind} {printable(value.name)}", value.type.tensor_type.elem_type
+            name, dtype = f"{role} {printable(value.name)}", value.type.tensor_type.elem_type
             if target.output_types and own and _is_sequence(value.type):
                 reason = f"it is a sequence, of which {target.name} {verb} none."
-                yield Refusal(Code.TYPE, name, "", reason, f"Give the model {kind}s that are tensors.")
+                yield Refusal(Code.TYPE, name, "", reason, f"Give the model {role}s that are tensors.")
             elif taken and dtype and type_name(dtype) not in taken and value.name not in held:
-                what = f"of which {target.name} {verb} no {kind}s" if own else f"which {target.name} does not have"
+                what = f"of which {target.name} {verb} no {role}s" if own else f"which {target.name} does not have"
                 reason = f"its element type is {type_name(dtype)}, {what}."
                 yield Refusal(Code.TYPE, name, "", reason, _change(dtype, target, taken, model))
 

@@ -326,8 +326,8 @@ _NAMING_TYPES = frozenset({AttributeProto.INT, AttributeProto.TENSOR})
 
 
 def _type_of(visit: Visit, attribute: str) -> int:
-    kind: Any = visit.schema.raw.attributes[attribute].type
-    return int(kind.value)
+    attribute_type: Any = visit.schema.raw.attributes[attribute].type
+    return int(attribute_type.value)
 
 
 def _naming_attribute(visit: Visit) -> str | None:

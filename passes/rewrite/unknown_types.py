@@ -49,7 +49,7 @@ class UnknownTypes:
     def _lost(self, before: Parameter, after: Parameter) -> bool:
         """Return whether an untyped value could have a type that the target's version does not have."""
         lost = before.types - after.types - self._undeclared_rare_types
-        return any(kind.startswith("tensor(") for kind in lost) if self._only_tensors else bool(lost)
+        return any(type_text.startswith("tensor(") for type_text in lost) if self._only_tensors else bool(lost)
 
     @property
     def _walked(self) -> Sequence[GraphView | GraphWalk]:
@@ -85,7 +85,7 @@ def _makes_containers(name: str) -> bool:
     """Return whether a default-domain operator returns only sequences or optionals."""
     schema = schema_at("", name, NEWEST)
     outputs = () if schema is None else schema.outputs
-    return any(not any(kind.startswith("tensor(") for kind in one.types) for one in outputs)
+    return any(not any(type_text.startswith("tensor(") for type_text in one.types) for one in outputs)
 
 
 def _takes_containers(graph: onnx.GraphProto | onnx.FunctionProto) -> bool:

@@ -139,10 +139,10 @@ def outputs(answer: Any) -> dict[str, Any]:
     return {one["name"]: _array(one["type"], one["data"]).reshape(one["dims"]) for one in answer}
 
 
-def _array(kind: str, data: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    if kind == "string":
+def _array(element: str, data: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    if element == "string":
         return np.array(data, object)
-    return np.frombuffer(base64.b64decode(data), kind)
+    return np.frombuffer(base64.b64decode(data), element)
 
 
 def _text(data: bytes) -> str:
