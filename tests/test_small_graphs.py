@@ -126,9 +126,9 @@ def hardmax(opset: int) -> list[tuple[Asked, int]]:
             row = (axis,) if opset >= 13 or shape is None else range(axis % rank, rank)
             most = 6 if opset >= 13 else 8
             most += (dtype == T.BFLOAT16) + 4 * (opset < 13) + 4 * empty_or_unranked(facts, row)
-            if opset < 13 and (shape is None or sum(not isinstance(dim, int) or dim == 0 for dim in shape) > 1):
-                # Reshape below 14 has no shape with an empty dimension: what restores it is larger.
-                most = 23 if opset >= 11 else 40
+            if opset < 11 and (shape is None or sum(not isinstance(dim, int) or dim == 0 for dim in shape) > 1):
+                # Reshape below 14 has no shape with an empty dimension, and what restores it below ScatterND is larger.
+                most = 40
             more = {"ArgMax"} if "TopK" in without else set[str]()
             # Counting instead of choosing takes up to two nodes more.
             most += 2 * ("Where" in without)

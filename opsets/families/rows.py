@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from opshift.opsets.families.axes import END, axis_fault, first, fixed, product, rank_known, rank_unknown
 from opshift.opsets.registry.facts import FLOATS, type_name
@@ -157,6 +158,24 @@ def flattened(x, axis: int):
     return op.Reshape(rows, op.Shape(x), allowzero=1)
 
 
+def _scattered(rows: Rows, operands: Operands) -> Mapping[str, Any]:
+    # NonZero takes no double in onnxruntime, and Max no bfloat16.
+    narrow = first(operands).dtype == TensorProto.FLOAT16
+    return {"axis": trailing(rows, operands), "like": TensorProto.FLOAT16 if narrow else TensorProto.FLOAT}
+
+
+@lowering(13, applies_if=_several_last, bind=_scattered, cost=1)
+def scattered(x, axis: int, like: int):
+    """Merge the axes of a row into one, and put the elements in the places of x one after the other.
+
+    Below opset 14 no Reshape writes a dimension of zero that is not the input's.
+    """
+    rows = meaning.Itself(op.Flatten(x, axis=axis), axes=[1])
+    # No element is zero, since each is at least one or NaN: all places are found, in order.
+    places = op.Transpose(op.NonZero(op.Max(op.Cast(x, to=like), op.Cast(1.0, to=like))), perm=[1, 0])
+    return op.ScatterND(x, places, op.Reshape(rows, [-1]))
+
+
 def _matrix(rows: Rows, operands: Operands) -> tuple[int, ...] | None:
     dims, axis = first(operands).shape or (), trailing(rows, operands)
     return None if axis is None else fixed((product(dims[:axis]), product(dims[axis:])))
@@ -272,4 +291,4 @@ def ranked_from_both_ends(
     return op.Reshape(y, shape, allowzero=1)
 
 
-LOWERINGS = (permuted, flattened, merged, ranked, ranked_from_both_ends)
+LOWERINGS = (permuted, flattened, scattered, merged, ranked, ranked_from_both_ends)

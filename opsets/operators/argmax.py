@@ -407,8 +407,9 @@ def _first_of_known_type(meaning: ArgMax, operands: Operands) -> Reason | None:
 @lowering(18, applies_if=_first_of_known_type, bind=_sums)
 def first_sum(data, axis: int, axes: Sequence[int], keep: int, to: int):
     """Count the positions without a maximum up to them, for any rank and length."""
-    hit = op.Not(op.Less(data, op.ReduceMax(data, axes, keepdims=1)))
-    before = op.Equal(op.CumSum(op.Cast(hit, to=11), axis), op.Cast(0.0, to=11))
+    below = op.Less(data, op.ReduceMax(data, axes, keepdims=1))
+    hit = op.Where(below, op.Cast(0.0, to=11), op.Cast(1.0, to=11))
+    before = op.Equal(op.CumSum(hit, axis), op.Cast(0.0, to=11))
     return op.Cast(op.ReduceSum(op.Cast(before, to=7), axes, keepdims=keep), to=to)
 
 
@@ -419,8 +420,9 @@ def _last_of_known_type(meaning: ArgMax, operands: Operands) -> Reason | None:
 @lowering(18, applies_if=_last_of_known_type, bind=_sums)
 def last_sum(data, axis: int, axes: Sequence[int], keep: int, to: int):
     """Count the positions with a maximum from there on, for any rank and length."""
-    hit = op.Not(op.Less(data, op.ReduceMax(data, axes, keepdims=1)))
-    before = op.Sign(op.CumSum(op.Cast(hit, to=11), axis, reverse=1))
+    below = op.Less(data, op.ReduceMax(data, axes, keepdims=1))
+    hit = op.Where(below, op.Cast(0.0, to=11), op.Cast(1.0, to=11))
+    before = op.Sign(op.CumSum(hit, axis, reverse=1))
     return op.Cast(op.Sub(op.ReduceSum(before, axes, keepdims=keep), op.Cast(1.0, to=11)), to=to)
 
 

@@ -197,7 +197,8 @@ def _hits(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 def first_hit(x, axis: int, axes: Sequence[int], to: int):
     """Set a one at each maximum without an earlier maximum, for any rank and length."""
     # Of a row with NaN, some element is not below the maximum: it has a one too.
-    hit = op.Cast(op.Not(op.Less(x, op.ReduceMax(x, axes, keepdims=1))), to=11)
+    below = op.Less(x, op.ReduceMax(x, axes, keepdims=1))
+    hit = op.Where(below, op.Cast(0.0, to=11), op.Cast(1.0, to=11))
     return op.Cast(op.Less(op.CumSum(hit, axis, exclusive=1), hit), to=to)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,43 @@ def by_logic(condition, x, y):
     return op.Or(op.And(condition, x), op.And(op.Not(condition), y))
 
 
+def _known(what: Plain, operands: Operands) -> Reason | None:
+    if _type(operands) is None:
+        return Reason("the element type is unknown", missing=True)
+    return None
+
+
+def _of_numbers(x: int, y: int) -> Callable[[Plain, Operands], Reason | None]:
+    """Hold where the values are these two numbers, and the result has the shape of the condition."""
+
+    def applies_if(what: Plain, operands: Operands) -> Reason | None:
+        condition, *values = operands
+        if not all(map(all_are, values, (x, y))):
+            return Reason(f"the values are not the constants {x} and {y}")
+        rank = condition.rank or 0 if condition is not None else 0
+        if any(one is not None and (one.size != 1 or (one.rank or 0) > rank) for one in values):
+            return Reason("the result has not the shape of the condition")
+        return _known(what, operands)
+
+    return applies_if
+
+
+def _to(what: Plain, operands: Operands) -> Mapping[str, Any]:
+    return {"to": _type(operands)}
+
+
+@lowering(13, applies_if=_of_numbers(1, 0), bind=_to)
+def one_or_zero(condition, x, y, to: int):
+    """Make numbers of the booleans."""
+    return op.Cast(condition, to=to)
+
+
+@lowering(13, applies_if=_of_numbers(0, 1), bind=_to)
+def zero_or_one(condition, x, y, to: int):
+    """Make numbers of the opposite booleans."""
+    return op.Cast(op.Not(condition), to=to)
+
+
 def _exact_product(what: Plain, operands: Operands) -> Reason | None:
     if _type(operands) in (TensorProto.INT32, TensorProto.INT64):
         return None
@@ -45,12 +82,6 @@ def by_product(condition, x, y, to: int):
     chosen = op.Cast(condition, to=to)
     other = op.Cast(op.Not(condition), to=to)
     return op.Add(op.Mul(chosen, x), op.Mul(other, y))
-
-
-def _known(what: Plain, operands: Operands) -> Reason | None:
-    if _type(operands) is None:
-        return Reason("the element type is unknown", missing=True)
-    return None
 
 
 # Written at 10 for its Gather, whose indices need no guard here: none is negative.
@@ -87,7 +118,7 @@ OPERATOR = plain(
     (9, 16),
     ("condition", "X", "Y"),
     _where,
-    (by_logic, by_product, by_gather),
+    (one_or_zero, zero_or_one, by_logic, by_product, by_gather),
     adversarial=_hostile,
     wider_types=MOVED,
     neutral=lambda what, operands: 1 if all_are(operands[0], 1) else 2 if all_are(operands[0], 0) else None,

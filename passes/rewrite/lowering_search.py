@@ -18,7 +18,7 @@ from typing import Any
 from onnx import TensorProto
 
 from opshift.opsets.operators import constant as constants
-from opshift.opsets.registry.facts import FLOATS, Dim, ExternalTensor, Facts, facts_of_attribute
+from opshift.opsets.registry.facts import FLOATS, Dim, ExternalTensor, Facts, Tensor, facts_of_attribute
 from opshift.opsets.registry.lowering import Body, Lowering, Reason
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Lifted, Node
@@ -83,7 +83,7 @@ class Deriver:
     def __init__(
         self,
         legality: Legality,
-        semantics: str = "runtime",
+        specialiser: Specialiser | None = None,
         assume: frozenset[str] = frozenset(),
         *,
         optimize: bool = False,
@@ -92,7 +92,8 @@ class Deriver:
     ) -> None:
         """Derive for this target until the deadline; `assume` holds the assumptions that the user accepts.
 
-        With `optimize` a node that is legal is lowered too, where that is faster for the shapes known. Unless it
+        The specialiser may be that of other derivers of one `dequantized`, which then look at equal nodes once. With
+        `optimize` a node that is legal is lowered too, where that is faster for the shapes known. Unless it
         `explains`, failures do not name an assumption with which there is a derivation.
         """
         self.optimize = optimize
@@ -106,7 +107,7 @@ class Deriver:
         self._failed: dict[Any, list[Failure]] = {}
         self._costs: dict[Any, float] = {}
         self._native = NativeNodes(legality, optimize)
-        self._specialiser = Specialiser(semantics, dequantized=legality.dequantized)
+        self._specialiser = specialiser or Specialiser(dequantized=legality.dequantized)
         self._freer: dict[frozenset[str], Deriver] = {}
 
     def lift(self, node: Node) -> Lifted | Reason:
@@ -193,7 +194,7 @@ class Deriver:
         """Return whether there is a derivation with these assumptions too."""
         if (freer := self._freer.get(assumptions)) is None:
             assume = self.assume | assumptions
-            freer = Deriver(self.legality, self._specialiser.semantics, assume, explains=False, deadline=self.deadline)
+            freer = Deriver(self.legality, self._specialiser, assume, explains=False, deadline=self.deadline)
             self._freer[assumptions] = freer
         return isinstance(freer.derive(lifted), Fragment)
 
@@ -206,14 +207,7 @@ class Deriver:
         """
         nested = len(stack) > 1
         if isinstance(lifted.meaning, constants.Constant) and lifted.meaning.value is not None:
-            value = lifted.meaning.value
-            dtype = facts_of_attribute(value).dtype or 0
-            if isinstance(value, ExternalTensor) and self.legality.opset < 9 and dtype not in FLOATS:
-                # A function says these as floats and a Cast, of which the elements must be known.
-                return Failure(
-                    f"opset {self.legality.opset} has constants of floats only, and its elements are in a file"
-                )
-            return Fragment((), (Constant(value, dtype),), ("initializer",), 0.0)
+            return _constant(lifted.meaning.value, self.legality.opset)
         tried: list[tuple[Body | WiderTypes | Reason, Fragment | Failure]] = []
         for ways in self._candidate_groups(lifted):
             best, found = self._best(tuple(ways), lifted, stack, most)
@@ -349,25 +343,31 @@ class Deriver:
         self, body: Body, specialised: Specialised, stack: tuple[Any, ...], limit: float
     ) -> Sequence[_Derived] | Failure:
         """Keep the nodes of a body that are legal as they stand, and derive the others with what is left."""
-        pending, needed, spent = specialised.pending, specialised.needed, body.cost
+        pending, needed = specialised.pending, specialised.needed
+        # Under measured costs a node can cost anything, otherwise one at least.
+        each = 0 if self.optimize else 1
+        least = body.cost + each * len(pending)
         derived: list[_Derived | None] = []
-        for place, (node, _, names, made) in enumerate(pending):
+        for node, _, names, made in pending:
+            if least >= limit:
+                return Failure("it costs more", least=least)
             unchanged = self._native.unchanged(node, made, len(names))
             derived.append((unchanged, range(len(node.inputs))) if unchanged else None)
-            spent += unchanged.cost if unchanged else 0.0
-            if spent >= limit:
-                return Failure("it costs more", least=spent + len(pending) - place - 1)
+            least += unchanged.cost - each if unchanged else 0.0
         for place, (node, _, names, _) in enumerate(pending):
+            if least >= limit:
+                return Failure("it costs more", least=least)
             if derived[place] is not None:
                 continue
             used = tuple(name in needed for name in names)
-            left = math.inf if self.optimize else limit - spent
+            left = math.inf if self.optimize else limit - least + each
             found = self._derive_node(dataclasses.replace(node, used=used), stack, left)
             if isinstance(found, Failure):
-                return dataclasses.replace(found, least=found.least and found.least + spent)
-            derived[place], spent = found, spent + found[0].cost
-            if spent >= limit:
-                return Failure("it costs more", least=spent)
+                return dataclasses.replace(found, least=found.least and found.least + least - each)
+            derived[place] = found
+            least += found[0].cost - each
+        if least >= limit:
+            return Failure("it costs more", least=least)
         return list(filter(None, derived))
 
     def _derive_node(self, node: Node, stack: tuple[Any, ...], limit: float) -> _Derived | Failure:
@@ -406,6 +406,15 @@ def _assembled(body: Body, specialised: Specialised, derived: Sequence[_Derived]
         spent, assumes, rounds = spent + fragment.cost, assumes | fragment.assumes, rounds or fragment.rounds
     outputs = tuple(at[name] for name in specialised.outputs)
     return pruned(Fragment(tuple(written), outputs, tuple(dict.fromkeys(lowerings)), spent, assumes, rounds))
+
+
+def _constant(value: Tensor, opset: int) -> Fragment | Failure:
+    """Return a constant as an initializer."""
+    dtype = facts_of_attribute(value).dtype or 0
+    if isinstance(value, ExternalTensor) and opset < 9 and dtype not in FLOATS:
+        # A function says these as floats and a Cast, of which the elements must be known.
+        return Failure(f"opset {opset} has constants of floats only, and its elements are in a file")
+    return Fragment((), (Constant(value, dtype),), ("initializer",), 0.0)
 
 
 def _failed(lifted: Lifted, native: Failure, failures: Sequence[Failure], *, absent: bool) -> Failure:

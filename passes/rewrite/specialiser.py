@@ -108,7 +108,8 @@ class Specialiser:
         name, attributes = bound(call, body, lifted)
         attribute_key = call.attribute_key if attributes is call.attributes else exact(attributes)
         key = call.domain, name, body.opset, attribute_key, inputs, outputs
-        if key not in self._seen:
+        found = self._seen.get(key)
+        if found is None:
             if len(self._seen) >= REMEMBERED:
                 self._seen.clear()
             # onnxscript emits CastLike for a literal at every opset; it is folded or cast if the type is known.
@@ -120,8 +121,9 @@ class Specialiser:
             packed = own.reads_packed and own.reads_packed(attributes)
             if (packed or (self._dequantized and own.marks_quantization)) and not isinstance(inferred, Reason):
                 inferred = tuple(Facts(facts.dtype, facts.shape) for facts in inferred)
-            self._seen[key] = node, inferred, None if isinstance(inferred, Reason) else self._idle(node, inferred)
-        return self._seen[key]
+            found = node, inferred, None if isinstance(inferred, Reason) else self._idle(node, inferred)
+            self._seen[key] = found
+        return found
 
     def _idle(self, node: Node, outputs: Sequence[Facts]) -> int | None:
         operator = operator_of(node.domain, node.name)

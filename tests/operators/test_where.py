@@ -37,5 +37,11 @@ class TestWhere(Table):
         Case("scalars", [np.array(True), arr(1), arr(2)]),
         Case("condition broadcast", [np.array([True, False, True]), arr([[1, 2, 3], [4, 5, 6]]), arr(0)]),
         Case("values broadcast", [MASK, arr(1), arr(0)]),
+        *(
+            Case(f"{x} and {y}: {np.dtype(dtype).name}", [MASK, arr(x, dtype), arr([y], dtype)], known=(1, 2))
+            for x, y in ((1, 0), (0, 1))
+            for dtype in (np.float32, np.int64, np.int8)
+        ),
+        Case("one and negative zero", [MASK, arr(1.0), arr(-0.0)], known=(1, 2)),
         Case("empty", [np.zeros((0, 3), bool), arr([[1, 2, 3]]), arr(0)]),
     )
