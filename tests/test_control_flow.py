@@ -305,6 +305,35 @@ def test_a_scan_is_unrolled(opset: int, directions: list[int], axes: list[int]) 
     same(model, result.rewritten, {"start": random(3), "x": random(4, 3), "z": random(3, 4)})
 
 
+@pytest.mark.parametrize(("opset", "directions"), [(9, [0, 0]), (11, [1, 0]), (17, [0, 1]), (25, [1, 1])])
+@pytest.mark.parametrize("axes", [[0, 1], [1, 0], [-1, 0]])
+def test_a_scan_of_unknown_length_becomes_a_loop(opset: int, directions: list[int], axes: list[int]) -> None:
+    model = scan(
+        opset,
+        scan_input_axes=[0, 1],
+        scan_input_directions=directions,
+        scan_output_axes=axes if opset > 9 else [0, 1],
+        scan_output_directions=directions,
+    )
+    for place, axis in ((1, 0), (2, 1)):
+        model.graph.input[place].type.tensor_type.shape.dim[axis].dim_param = "t"
+    result = opshift.convert(model, decompose=["Scan"])
+    assert operators(result.rewritten) >= {"Loop"}
+    assert "Scan" not in operators(result.rewritten)
+    assert [step.becomes for step in result.plan.prepared if step.operator == "Scan"] == [("Loop",)]
+    for length in (1, 5):
+        feeds = {"start": random(3), "x": random(length, 3), "z": random(3, length)}
+        same(model, result.rewritten, feeds)
+
+
+def test_a_scan_of_unknown_length_stays_where_there_is_no_loop_either() -> None:
+    model = scan(17)
+    model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "t"
+    model.graph.input[2].type.tensor_type.shape.dim[0].dim_param = "t"
+    with pytest.raises(UnsupportedError, match="the length of what it scans is unknown"):
+        opshift.convert(model, decompose=["Scan", "Loop"])
+
+
 def test_a_loop_that_counts_by_itself_is_unrolled() -> None:
     """TensorFlow's loops carry the number of the iteration, and end when it reaches a length."""
     text = """g (float[2,3] x, int64[n] ids) => (float[2,3] y) <int64 zero = {0}> {
