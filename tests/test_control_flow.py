@@ -166,7 +166,7 @@ KEPT = {
         "the condition",
     ),
     "a number": (parsed(LOOPS % ("n", GO)), "the number of its iterations is computed"),
-    "many iterations": (parsed(LOOPS % ("most", GO)), "more than 4096 nodes"),
+    "many iterations": (parsed(LOOPS % ("most", GO)), "more than the limit of 4096 nodes"),
     "an index": (both("a = Gather (x, at)", "b = Neg (x)"), "Gather at Gather_0 in its then_branch reads an index"),
     "a division": (both("a = Neg (x)", "k = Cast <to = 7> (x) l = Div (k, k) b = Cast <to = 1> (l)"), "divide by zero"),
     "shapes": (both("a = Neg (x)", "b = ReduceSum <keepdims = 1> (x)"), "tensors of the same known shapes"),

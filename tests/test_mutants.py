@@ -286,6 +286,13 @@ def whole(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, An
     return {**drawn, "indices": np.trunc(drawn["indices"])}
 
 
+def far(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Doubles of all sizes, whose quotients are neither infinite nor zero."""
+    size = np.where(rng.random(9) < 0.3, rng.choice([-1060.0, -1040.0, 1023.0], 9), rng.uniform(-1000, 1000, 9))
+    ends = np.clip(size + rng.uniform(-900, 900, 9), -1000, 1023.9)
+    return {"A": np.exp2(ends), "B": -np.exp2(size)}
+
+
 def exchanged(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Ask for the dims of a matrix, the last one first."""
     return {**feeds, "shape": np.array(feeds["data"].shape[::-1], np.int64)}
@@ -610,6 +617,8 @@ SUBJECTS = (
     Subject("Pow", "squared", {}, ("float[2,3]", np.array(2, np.float32))),
     Subject("Pow", "cubed", {}, ("float[2,3]", np.array(3, np.float32))),
     Subject("Div", "by_reciprocal", {}, ("float[2,3]", "float[3]")),
+    Subject("Div", "by_scaled_reciprocal", {}, ("double[9]", "double[9]"), tamed=far),
+    Subject("Div", "in_three_parts", {}, ("int64[2,3]", "int64[3]"), opset=16),
     Subject("Size", "of_shape", {}, ("float[n,m]",)),
     Subject("BitShift", "multiplied", {}, ("int32[40,3]", "int32[40,3]")),
     Subject("BitShift", "divided", {"direction": "RIGHT"}, ("int32[40,3]", "int32[40,3]")),
@@ -1142,6 +1151,17 @@ SURVIVORS = (
         "Pow.by_logarithm",
         r"constant of node/(Max|Min): .*|constant of node/Mul_1: element 0 is 1.5, not 0.5",
         "so large a float is the same with one more; one and a half times an odd number is no whole one either",
+    ),
+    ("Div.in_three_parts", "node/Sub_2: inputs turned", "of the rest the size counts"),
+    (
+        "Div.by_scaled_reciprocal",
+        r"constant of node/Where: element 0 is (\S+), not \1",
+        "so large a float is the same with one more",
+    ),
+    (
+        "Div.by_scaled_reciprocal",
+        "constant of node/Less: element 0 is 1.0, .*",
+        "a product of large numbers may overflow in another order; the table of cases has quotients of these",
     ),
     ("Squeeze.reshaped_(at|to)", "node/Compress: axis=-1", "of elements in a row, axis -1 is axis 0"),
     ("Squeeze.reshaped_at", "node/ReduceMax: keepdims=1", "Compress reads a condition of any shape as a row"),
