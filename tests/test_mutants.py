@@ -1027,6 +1027,7 @@ SUBJECTS = (
     Subject("Dropout", "copied", {"mask": "zeros"}, ("float[2,3]", None, None), used=TWO),
     Subject("Dropout", "copied", {"mask": "zeros of data"}, ("float[n,3]", None, None), used=TWO),
     Subject("TopK", "of_negatives", {"axis": 1, "largest": 0}, ("float[2,5]", "int64[1]"), used=TWO),
+    Subject("TopK", "in_order", {"sorted": 0}, ("float[2,5]", ints(1)), keep=True, used=TWO),
     Subject("TopK", "counted", {"axis": 1}, ("float[2,5,3]", "int64[1]"), used=TWO),
     Subject("TopK", "counted", {"axis": 0}, ("int32[5]", ints(3)), used=TWO),
     Subject("Abs", "of_unsigned", {}, ("uint8[n]",)),

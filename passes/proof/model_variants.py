@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 import onnx
 
-from opshift.opsets.registry.node_traits import traits
+from opshift.opsets.registry.node_traits import traits, traits_of
 from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.runtimes.kernels import runs_by_body
 from opshift.passes.graph.traversal import names_read
@@ -43,6 +43,43 @@ def with_own_names(source: Runnable) -> Runnable:
     proto.CopyFrom(source.proto)
     repair(proto)
     return dataclasses.replace(source, proto=proto, path=None)
+
+
+def equally_decided(before: Runnable, after: Runnable) -> tuple[Runnable, Runnable]:
+    """Return two models that choose the same one of several permitted results, such as sorted largest elements.
+
+    Where both leave it open equally often, both choose as the installed onnxruntime does.
+    """
+    if len(_undecided(before.proto)) == len(_undecided(after.proto)):
+        return before, after
+    first, second = (dataclasses.replace(source, proto=decided(source.proto), path=None) for source in (before, after))
+    return first, second
+
+
+def decided(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model that chooses one result where the specification permits several."""
+    if not _undecided(model):
+        return model
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model)
+    for node in _undecided(proto):
+        chosen = traits_of(node).decided
+        kept = [attribute for attribute in node.attribute if attribute.name not in chosen]
+        del node.attribute[:]
+        node.attribute.extend([*kept, *(onnx.helper.make_attribute(name, value) for name, value in chosen.items())])
+    return proto
+
+
+def _undecided(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """Return the nodes with an attribute that leaves the result open."""
+    return [node for node in ort_models.nodes(model) if any(_leaves_open(node, one) for one in node.attribute)]
+
+
+def _leaves_open(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> bool:
+    chosen = traits_of(node).decided
+    if attribute.name not in chosen or attribute.ref_attr_name:
+        return False
+    return bool(onnx.helper.get_attribute_value(attribute) != chosen[attribute.name])
 
 
 def optional_inputs(model: onnx.ModelProto) -> frozenset[str]:
