@@ -6,11 +6,12 @@ import contextlib
 import dataclasses
 import filecmp
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import onnx
 
-from opshift.opsets.registry.node_traits import traits, traits_of
+from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.runtimes.kernels import runs_by_body
 from opshift.passes.graph.traversal import names_read
@@ -63,7 +64,7 @@ def decided(model: onnx.ModelProto) -> onnx.ModelProto:
     proto = onnx.ModelProto()
     proto.CopyFrom(model)
     for node in _undecided(proto):
-        chosen = traits_of(node).decided
+        chosen = traits(node.op_type).decided
         kept = [attribute for attribute in node.attribute if attribute.name not in chosen]
         del node.attribute[:]
         node.attribute.extend([*kept, *(onnx.helper.make_attribute(name, value) for name, value in chosen.items())])
@@ -72,11 +73,13 @@ def decided(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _undecided(model: onnx.ModelProto) -> list[onnx.NodeProto]:
     """Return the nodes with an attribute that leaves the result open."""
-    return [node for node in ort_models.nodes(model) if any(_leaves_open(node, one) for one in node.attribute)]
+    named = {node.op_type for node in ort_models.nodes(model) if node.domain in ("", "ai.onnx")}
+    chosen = {name: traits(name).decided for name in named if traits(name).decided}
+    nodes = (node for node in ort_models.nodes(model) if node.op_type in chosen) if chosen else ()
+    return [node for node in nodes if any(_leaves_open(one, chosen[node.op_type]) for one in node.attribute)]
 
 
-def _leaves_open(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> bool:
-    chosen = traits_of(node).decided
+def _leaves_open(attribute: onnx.AttributeProto, chosen: Mapping[str, Any]) -> bool:
     if attribute.name not in chosen or attribute.ref_attr_name:
         return False
     return bool(onnx.helper.get_attribute_value(attribute) != chosen[attribute.name])
