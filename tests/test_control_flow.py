@@ -499,6 +499,35 @@ def test_a_loop_that_collects_a_list_becomes_its_tensors() -> None:
     same(model, result.rewritten, {"x": random(4, 3)})
 
 
+def test_a_branch_returns_a_list_of_the_graph_around_it_below_opset_14() -> None:
+    """Identity takes sequences since 14, and If since 13: this is how torch exports a conditional append."""
+    model = parsed(
+        """g (float[t] x, int64 n, float least) => (float[k] y) {
+            none = Constant <value = float[1] {0}> ()
+            start = SequenceConstruct (none)
+            all = Loop (n, , start) <body = b (int64 i, bool go, seq(float[m]) s) => (bool again, seq(float[l]) more) {
+                again = Identity (go)
+                one = Gather (x, i)
+                large = Greater (one, least)
+                more = If (large) <
+                    then_branch = t () => (seq(float[o]) longer) {
+                        axes = Constant <value_ints = [0]> ()
+                        row = Unsqueeze (one, axes)
+                        longer = SequenceInsert (s, row)
+                    },
+                    else_branch = e () => (seq(float[p]) same) { same = Identity (s) }>
+            }>
+            y = ConcatFromSequence <axis = 0> (all)
+        }"""
+    )
+    result = opshift.convert(model, opset=13)
+    assert result.report is not None
+    assert result.report.verdict is Verdict.EQUAL
+    for least in (-9, 0, 9):
+        feeds = {"x": random(6), "n": np.array(6), "least": np.array(least, np.float32)}
+        same(model, result.rewritten, feeds)
+
+
 def test_a_list_of_unknown_length_stays() -> None:
     model = parsed(
         "g (float[n,m] x) => (float[a,b] y) { q = SplitToSequence (x) y = ConcatFromSequence <axis = 0> (q) }"

@@ -75,11 +75,13 @@ def ints(*numbers: int) -> np.ndarray[Any, Any]:
 
 
 def facts(operand: str | np.ndarray[Any, Any] | None) -> Facts | None:
-    """Read `float[n,3]`, `float` for an unknown rank, or `int64[2] of n,m` for dims; an array is a constant."""
+    """Read `float[n,3]`, `float` of unknown rank, a sequence, or `int64[2] of n,m` for dims; an array is a constant."""
     if operand is None:
         return None
     if not isinstance(operand, str):
         return constant(operand)
+    if operand.startswith("seq("):
+        return Facts(container=operand)
     operand, _, held = operand.partition(" of ")
     if held:
         elements = held.split(",")
@@ -779,6 +781,7 @@ SUBJECTS = (
     Subject("Unsqueeze", "reshaped", {}, ("float", ints(-2)), opset=18),
     Subject("Identity", "reshaped", {}, ("float[2,3]",)),
     Subject("Identity", "times_one", {}, ("float[n]",)),
+    Subject("Identity", "longer_and_shorter", {}, ("seq(tensor(float))",)),
     Subject("Expand", "tiled", {}, ("float[1]", "int64[2]")),
     Subject("CastLike", "cast", {}, ("float[3]", "int32[1]")),
     Subject("ConstantOfShape", "expanded", {"value": Tensor(ints(3))}, ("int64[2]",)),
@@ -1153,6 +1156,7 @@ SURVIVORS = (
         r"constant of node/(Max|Min): .*|constant of node/Mul_1: element 0 is 1.5, not 0.5",
         "so large a float is the same with one more; one and a half times an odd number is no whole one either",
     ),
+    ("Identity.longer_and_shorter", "constant of node/SequenceInsert: .*", "the element is removed again"),
     ("Div.in_three_parts", "node/Sub_2: inputs turned", "of the rest the size counts"),
     (
         "Div.by_scaled_reciprocal",
