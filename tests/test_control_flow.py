@@ -166,7 +166,7 @@ KEPT = {
         "the condition",
     ),
     "a number": (parsed(LOOPS % ("n", GO)), "the number of its iterations is computed"),
-    "many iterations": (parsed(LOOPS % ("most", GO)), "more than 4096 nodes"),
+    "many iterations": (parsed(LOOPS % ("most", GO)), "more than the limit of 4096 nodes"),
     "an index": (both("a = Gather (x, at)", "b = Neg (x)"), "Gather at Gather_0 in its then_branch reads an index"),
     "a division": (both("a = Neg (x)", "k = Cast <to = 7> (x) l = Div (k, k) b = Cast <to = 1> (l)"), "divide by zero"),
     "shapes": (both("a = Neg (x)", "b = ReduceSum <keepdims = 1> (x)"), "tensors of the same known shapes"),
@@ -303,6 +303,35 @@ def test_a_scan_is_unrolled(opset: int, directions: list[int], axes: list[int]) 
     result = opshift.convert(model, decompose=["Scan"])
     assert "Scan" not in operators(result.rewritten)
     same(model, result.rewritten, {"start": random(3), "x": random(4, 3), "z": random(3, 4)})
+
+
+@pytest.mark.parametrize(("opset", "directions"), [(9, [0, 0]), (11, [1, 0]), (17, [0, 1]), (25, [1, 1])])
+@pytest.mark.parametrize("axes", [[0, 1], [1, 0], [-1, 0]])
+def test_a_scan_of_unknown_length_becomes_a_loop(opset: int, directions: list[int], axes: list[int]) -> None:
+    model = scan(
+        opset,
+        scan_input_axes=[0, 1],
+        scan_input_directions=directions,
+        scan_output_axes=axes if opset > 9 else [0, 1],
+        scan_output_directions=directions,
+    )
+    for place, axis in ((1, 0), (2, 1)):
+        model.graph.input[place].type.tensor_type.shape.dim[axis].dim_param = "t"
+    result = opshift.convert(model, decompose=["Scan"])
+    assert operators(result.rewritten) >= {"Loop"}
+    assert "Scan" not in operators(result.rewritten)
+    assert [step.becomes for step in result.plan.prepared if step.operator == "Scan"] == [("Loop",)]
+    for length in (1, 5):
+        feeds = {"start": random(3), "x": random(length, 3), "z": random(3, length)}
+        same(model, result.rewritten, feeds)
+
+
+def test_a_scan_of_unknown_length_stays_where_there_is_no_loop_either() -> None:
+    model = scan(17)
+    model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "t"
+    model.graph.input[2].type.tensor_type.shape.dim[0].dim_param = "t"
+    with pytest.raises(UnsupportedError, match="the length of what it scans is unknown"):
+        opshift.convert(model, decompose=["Scan", "Loop"])
 
 
 def test_a_loop_that_counts_by_itself_is_unrolled() -> None:
@@ -468,6 +497,35 @@ def test_a_loop_that_collects_a_list_becomes_its_tensors() -> None:
     result = opshift.convert(model, input_shapes={"x": (4, 3)}, target=target)
     assert operators(result.rewritten) <= {"Gather", "Exp", "Unsqueeze", "Concat"}
     same(model, result.rewritten, {"x": random(4, 3)})
+
+
+def test_a_branch_returns_a_list_of_the_graph_around_it_below_opset_14() -> None:
+    """Identity takes sequences since 14, and If since 13: this is how torch exports a conditional append."""
+    model = parsed(
+        """g (float[t] x, int64 n, float least) => (float[k] y) {
+            none = Constant <value = float[1] {0}> ()
+            start = SequenceConstruct (none)
+            all = Loop (n, , start) <body = b (int64 i, bool go, seq(float[m]) s) => (bool again, seq(float[l]) more) {
+                again = Identity (go)
+                one = Gather (x, i)
+                large = Greater (one, least)
+                more = If (large) <
+                    then_branch = t () => (seq(float[o]) longer) {
+                        axes = Constant <value_ints = [0]> ()
+                        row = Unsqueeze (one, axes)
+                        longer = SequenceInsert (s, row)
+                    },
+                    else_branch = e () => (seq(float[p]) same) { same = Identity (s) }>
+            }>
+            y = ConcatFromSequence <axis = 0> (all)
+        }"""
+    )
+    result = opshift.convert(model, opset=13)
+    assert result.report is not None
+    assert result.report.verdict is Verdict.EQUAL
+    for least in (-9, 0, 9):
+        feeds = {"x": random(6), "n": np.array(6), "least": np.array(least, np.float32)}
+        same(model, result.rewritten, feeds)
 
 
 def test_a_list_of_unknown_length_stays() -> None:

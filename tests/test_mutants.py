@@ -75,11 +75,13 @@ def ints(*numbers: int) -> np.ndarray[Any, Any]:
 
 
 def facts(operand: str | np.ndarray[Any, Any] | None) -> Facts | None:
-    """Read `float[n,3]`, `float` for an unknown rank, or `int64[2] of n,m` for dims; an array is a constant."""
+    """Read `float[n,3]`, `float` of unknown rank, a sequence, or `int64[2] of n,m` for dims; an array is a constant."""
     if operand is None:
         return None
     if not isinstance(operand, str):
         return constant(operand)
+    if operand.startswith("seq("):
+        return Facts(container=operand)
     operand, _, held = operand.partition(" of ")
     if held:
         elements = held.split(",")
@@ -284,6 +286,13 @@ def whole(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, An
     """Indices without a fraction."""
     drawn = onehot.adversarial(rng, feeds)
     return {**drawn, "indices": np.trunc(drawn["indices"])}
+
+
+def far(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Doubles of all sizes, whose quotients are neither infinite nor zero."""
+    size = np.where(rng.random(9) < 0.3, rng.choice([-1060.0, -1040.0, 1023.0], 9), rng.uniform(-1000, 1000, 9))
+    ends = np.clip(size + rng.uniform(-900, 900, 9), -1000, 1023.9)
+    return {"A": np.exp2(ends), "B": -np.exp2(size)}
 
 
 def exchanged(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -610,6 +619,8 @@ SUBJECTS = (
     Subject("Pow", "squared", {}, ("float[2,3]", np.array(2, np.float32))),
     Subject("Pow", "cubed", {}, ("float[2,3]", np.array(3, np.float32))),
     Subject("Div", "by_reciprocal", {}, ("float[2,3]", "float[3]")),
+    Subject("Div", "by_scaled_reciprocal", {}, ("double[9]", "double[9]"), tamed=far),
+    Subject("Div", "in_three_parts", {}, ("int64[2,3]", "int64[3]"), opset=16),
     Subject("Size", "of_shape", {}, ("float[n,m]",)),
     Subject("BitShift", "multiplied", {}, ("int32[40,3]", "int32[40,3]")),
     Subject("BitShift", "divided", {"direction": "RIGHT"}, ("int32[40,3]", "int32[40,3]")),
@@ -770,6 +781,7 @@ SUBJECTS = (
     Subject("Unsqueeze", "reshaped", {}, ("float", ints(-2)), opset=18),
     Subject("Identity", "reshaped", {}, ("float[2,3]",)),
     Subject("Identity", "times_one", {}, ("float[n]",)),
+    Subject("Identity", "longer_and_shorter", {}, ("seq(tensor(float))",)),
     Subject("Expand", "tiled", {}, ("float[1]", "int64[2]")),
     Subject("CastLike", "cast", {}, ("float[3]", "int32[1]")),
     Subject("ConstantOfShape", "expanded", {"value": Tensor(ints(3))}, ("int64[2]",)),
@@ -1018,6 +1030,7 @@ SUBJECTS = (
     Subject("Dropout", "copied", {"mask": "zeros"}, ("float[2,3]", None, None), used=TWO),
     Subject("Dropout", "copied", {"mask": "zeros of data"}, ("float[n,3]", None, None), used=TWO),
     Subject("TopK", "of_negatives", {"axis": 1, "largest": 0}, ("float[2,5]", "int64[1]"), used=TWO),
+    Subject("TopK", "in_order", {"sorted": 0}, ("float[2,5]", ints(1)), keep=True, used=TWO),
     Subject("TopK", "counted", {"axis": 1}, ("float[2,5,3]", "int64[1]"), used=TWO),
     Subject("TopK", "counted", {"axis": 0}, ("int32[5]", ints(3)), used=TWO),
     Subject("Abs", "of_unsigned", {}, ("uint8[n]",)),
@@ -1142,6 +1155,18 @@ SURVIVORS = (
         "Pow.by_logarithm",
         r"constant of node/(Max|Min): .*|constant of node/Mul_1: element 0 is 1.5, not 0.5",
         "so large a float is the same with one more; one and a half times an odd number is no whole one either",
+    ),
+    ("Identity.longer_and_shorter", "constant of node/SequenceInsert: .*", "the element is removed again"),
+    ("Div.in_three_parts", "node/Sub_2: inputs turned", "of the rest the size counts"),
+    (
+        "Div.by_scaled_reciprocal",
+        r"constant of node/Where: element 0 is (\S+), not \1",
+        "so large a float is the same with one more",
+    ),
+    (
+        "Div.by_scaled_reciprocal",
+        "constant of node/Less: element 0 is 1.0, .*",
+        "a product of large numbers may overflow in another order; the table of cases has quotients of these",
     ),
     ("Squeeze.reshaped_(at|to)", "node/Compress: axis=-1", "of elements in a row, axis -1 is axis 0"),
     ("Squeeze.reshaped_at", "node/ReduceMax: keepdims=1", "Compress reads a condition of any shape as a row"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 
 import opshift
+from opshift.passes.base.results import Verdict
 
 EXACT = {
     "input": "t = Identity (x)",
@@ -84,3 +86,19 @@ def test_what_decides_after_exact_arithmetic_is_never_pardoned(before: str, pair
     found = opshift.verify(model(before, output, right), model(before, output, wrong))
     assert found.verdict == "different", found
     assert opshift.verify(model(before, output, right), model(before, output, right)).verdict == "equal"
+
+
+CLOSE = """<ir_version: 8, opset_import: ["": 15]>
+g (float[t,2] x) => (float[t,2] y, int64[t] k) { y = Sigmoid (x) %s }"""
+
+
+def test_many_close_choices_are_all_found_to_be_rounding() -> None:
+    """Two numbers that are a few units apart are exchanged by a quarter of all random errors, or by fewer."""
+    original = onnx.parser.parse_model(CLOSE % "k = ArgMax <axis = 1, keepdims = 0> (y)")
+    rewritten = opshift.convert(original, decompose=["ArgMax", "Sigmoid"], verify=False).rewritten
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-3, 3, (2000, 1)).astype(np.float32)
+    close = {"x": np.hstack([rows, rows + rng.integers(1, 8, (2000, 1)).astype(np.float32) * np.float32(2**-23)])}
+    assert opshift.verify(original, rewritten, inputs=close).verdict is Verdict.EQUAL
+    least = onnx.parser.parse_model(CLOSE % "n = Neg (y) k = ArgMax <axis = 1, keepdims = 0> (n)")
+    assert opshift.verify(original, least, inputs=close).verdict is Verdict.DIFFERENT

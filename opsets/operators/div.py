@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
 from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.families.scalars import AS_VECTOR
 from opshift.opsets.registry import value_ranges
-from opshift.opsets.registry.facts import INTEGERS, Dim
+from opshift.opsets.registry.facts import INTEGERS, Dim, Tensor, type_name
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, neutral_operand, plain
@@ -54,6 +55,27 @@ def by_reciprocal(a, b, to: int):
     return op.Cast(op.Cast(a, to=11) * op.Reciprocal(op.Cast(b, to=11)), to=to)
 
 
+def _of(dtype: int) -> Callable[[Plain, Operands], Reason | None]:
+    def applies(meaning: Plain, operands: Operands) -> Reason | None:
+        found = first(operands).dtype
+        if found is None:
+            return Reason("the element type is unknown", missing=True)
+        return None if found == dtype else Reason(f"it is for {type_name(dtype)}")
+
+    return applies
+
+
+_SCALES = {name: Tensor(np.array(2.0**power)) for name, power in {"one": 0, "large": 500, "small": -500}.items()}
+
+
+# The reciprocal of a number below 2^-1024 is infinite; that of the largest one has 51 digits.
+@lowering(13, applies_if=_of(TensorProto.DOUBLE), bind=lambda meaning, operands: _SCALES, rounds=True)
+def by_scaled_reciprocal(a, b, one: Sequence[int], large: Sequence[int], small: Sequence[int]):
+    """Multiply by the reciprocal, where the divisor is very small by that of a multiple."""
+    scale = op.Where(op.Less(op.Abs(b), small), large, one)
+    return a * scale * op.Reciprocal(b * scale)
+
+
 _IN_DOUBLE = INTEGERS - {TensorProto.INT64, TensorProto.UINT64}
 
 
@@ -75,6 +97,25 @@ def by_reciprocal_of_integers(a, b, to: int):
     return op.Cast(whole * (op.Sign(dividend) * op.Sign(divisor)), to=to)
 
 
+_PART = Tensor(np.array(2.0**-40))
+
+
+# A product with a reciprocal is 2^-51 of itself off, so the first two quotients are too small, and never too large.
+# The first one leaves a rest of less than 2^24 divisors, and the second one a rest of less than two. The size of the
+# lowest integer does not fit, its negative does.
+@lowering(14, applies_if=_of(TensorProto.INT64), bind=lambda meaning, operands: {"part": _PART}, cost=20)
+def in_three_parts(a, b, part: Sequence[int]):
+    """Divide in double, rounding towards zero, divide the rest likewise, and count whether the last rest holds one."""
+    inverse = op.Reciprocal(op.Cast(b, to=11))
+    less = inverse - inverse * part
+    most = op.Cast(op.Cast(a, to=11) * less, to=7)
+    rest = a - most * b
+    more = op.Cast(op.Cast(rest, to=11) * less, to=7)
+    left = rest - more * b
+    whole = op.LessOrEqual(op.Min(left, op.Neg(left)), op.Min(b, op.Neg(b)))
+    return most + more + op.Cast(whole, to=7) * (op.Sign(a) * op.Sign(b))
+
+
 def _of_dims(a: Dim, b: Dim) -> Dim:
     return a if b == 1 else None
 
@@ -85,7 +126,7 @@ OPERATOR = with_legacy_broadcast(
         (7, 13, 14),
         ("A", "B"),
         _quotient,
-        (by_reciprocal, by_reciprocal_of_integers, *AS_VECTOR),
+        (by_reciprocal, by_scaled_reciprocal, by_reciprocal_of_integers, in_three_parts, *AS_VECTOR),
         wider_types=QUOTIENT,
         neutral=neutral_operand(1, right_only=True),
         traits=Traits(

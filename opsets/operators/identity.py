@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
 from opshift.opsets.families.merged_axes import elementwise
-from opshift.opsets.registry.facts import FLOATS, INTEGERS
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, Tensor, container_type
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -44,12 +46,38 @@ def times_one(x, to: int):
     return op.Mul(x, op.Cast(1.0, to=to))
 
 
+def _element(operands: Operands) -> onnx.TypeProto.Tensor | None:
+    """Return the type of the elements of a sequence of tensors; None for anything else."""
+    container = first(operands).container
+    kind = container_type(container) if container else onnx.TypeProto()
+    return kind.sequence_type.elem_type.tensor_type if kind.HasField("sequence_type") else None
+
+
+def _sequence(meaning: Plain, operands: Operands) -> Reason | None:
+    element = _element(operands)
+    numbers = element is not None and element.elem_type in (FLOATS | INTEGERS) - {TensorProto.BFLOAT16}
+    return None if numbers else Reason("the input is not a sequence of numbers")
+
+
+def _zero(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
+    element = _element(operands)
+    dtype = element.elem_type if element else TensorProto.FLOAT
+    return {"element": Tensor(np.array(0, onnx.helper.tensor_dtype_to_np_dtype(dtype)))}
+
+
+# Below 14, where the branch of an If returns a sequence of the graph around it.
+@lowering(13, applies_if=_sequence, bind=_zero)
+def longer_and_shorter(x, element: Sequence[int]):
+    """Append an element to a sequence, and remove it."""
+    return op.SequenceErase(op.SequenceInsert(x, element))
+
+
 OPERATOR = plain(
     "Identity",
     (1, 13, 14, 16, 19, 21, 23, 24, 25),
     ("input",),
     lambda x: x,
-    (reshaped, times_one),
+    (reshaped, times_one, longer_and_shorter),
     moves_data=True,
     wider_types=MOVED,
     idle=lambda meaning, operands: True,

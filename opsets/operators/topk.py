@@ -69,6 +69,16 @@ def normal(what: TopK, operands: Operands) -> tuple[TopK, Operands]:
     return one_axis(what, operands)
 
 
+def _unsorted(what: TopK, operands: Operands) -> Reason | None:
+    return Reason("the result is sorted") if what.sorted else None
+
+
+@lowering(13, applies_if=_unsorted)
+def in_order(x, k):
+    """Sort what may be in any order."""
+    return meaning.Same(x, k, sorted=1)
+
+
 def _smallest(what: TopK, operands: Operands) -> Reason | None:
     if what.largest:
         return Reason("the largest are wanted")
@@ -254,7 +264,7 @@ OPERATOR = Operator(
     normal=normal,
     adversarial=adversarial,
     longest=MOST,
-    lowerings=(of_negatives, of_complements, counted, of_parts, along_last),
+    lowerings=(in_order, of_negatives, of_complements, counted, of_parts, along_last),
     wider_types=ORDERED,
     weight=4.0,
     nan_defined=lambda what, operands: first(operands).dtype in INTEGERS,
@@ -263,6 +273,7 @@ OPERATOR = Operator(
         value_range=value_ranges.moved_and_positions,
         floats=(Trait.MOVES,),
         counts=(1,),
+        decided={"sorted": 1},
         moved=(0,),
         positions_after=True,
         decides=True,

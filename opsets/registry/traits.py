@@ -347,6 +347,8 @@ class Traits:
 
     It leaves sums of no products, or a state after no elements, uninitialized; at some versions it refuses them.
     """
+    decided: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes that decide for one result where the specification permits several without them."""
     aborts: bool = False
     """Whether onnxruntime 1.32.0 may crash the process if an input has no elements."""
     miscounts: bool = False

@@ -498,22 +498,21 @@ def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
         return True
     before = schema_at("", node.name, newest) if node.since_version > newest else None
     since_version = before.since_version if before else node.since_version
-    bound: dict[str, int | None] = {}
+    kernel_types = _alone if _misfits(node, min(opset, newest)) else _kernel_types
+    bound: dict[str, frozenset[str]] = {}
     for index, facts in enumerate(node.inputs):
         parameter = schema.input(index)
         if facts is not None and parameter is not None:
-            bound[parameter.type_variable] = facts.dtype
+            types = kernel_types(facts.dtype) if facts.dtype else frozenset((facts.container,))
+            bound[parameter.type_variable] = types
     named = named_output(node, opset)
-    kernel_types = _alone if _misfits(node, min(opset, newest)) else _kernel_types
     return any(
         kernel.serves(since_version)
         and (
             not named or f"tensor({named})" in kernel.types.get(schema.outputs[0].type_variable, (f"tensor({named})",))
         )
         and all(
-            variable not in bound
-            or (bound[variable] is not None and not kernel_types(bound[variable] or 0).isdisjoint(types))
-            for variable, types in kernel.types.items()
+            variable not in bound or not bound[variable].isdisjoint(types) for variable, types in kernel.types.items()
         )
         for kernel in _kernels().get(node.name, ())
     )

@@ -188,7 +188,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         tidy=options.fold or bool(sizes),
         static=target.name if target is not None and target.static else "",
         # Targets that differ only in operators that the model does not use share a prepared model.
-        missing=missing & held if source.bodies else missing,
+        missing=missing & (held | {LOOP} if SCAN in held else held) if source.bodies else missing,
         types=Types(type_changes(source.model, target, options), options.io_types, FITS in options.assume),
         constants=frozenset() if target is None else target.constant_dtypes,
         runnable=runnable,

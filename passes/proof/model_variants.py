@@ -6,7 +6,8 @@ import contextlib
 import dataclasses
 import filecmp
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import onnx
 
@@ -43,6 +44,45 @@ def with_own_names(source: Runnable) -> Runnable:
     proto.CopyFrom(source.proto)
     repair(proto)
     return dataclasses.replace(source, proto=proto, path=None)
+
+
+def equally_decided(before: Runnable, after: Runnable) -> tuple[Runnable, Runnable]:
+    """Return two models that choose the same one of several permitted results, such as sorted largest elements.
+
+    Where both leave it open equally often, both choose as the installed onnxruntime does.
+    """
+    if len(_undecided(before.proto)) == len(_undecided(after.proto)):
+        return before, after
+    first, second = (dataclasses.replace(source, proto=decided(source.proto), path=None) for source in (before, after))
+    return first, second
+
+
+def decided(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model that chooses one result where the specification permits several."""
+    if not _undecided(model):
+        return model
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model)
+    for node in _undecided(proto):
+        chosen = traits(node.op_type).decided
+        kept = [attribute for attribute in node.attribute if attribute.name not in chosen]
+        del node.attribute[:]
+        node.attribute.extend([*kept, *(onnx.helper.make_attribute(name, value) for name, value in chosen.items())])
+    return proto
+
+
+def _undecided(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """Return the nodes with an attribute that leaves the result open."""
+    named = {node.op_type for node in ort_models.nodes(model) if node.domain in ("", "ai.onnx")}
+    chosen = {name: traits(name).decided for name in named if traits(name).decided}
+    nodes = (node for node in ort_models.nodes(model) if node.op_type in chosen) if chosen else ()
+    return [node for node in nodes if any(_leaves_open(one, chosen[node.op_type]) for one in node.attribute)]
+
+
+def _leaves_open(attribute: onnx.AttributeProto, chosen: Mapping[str, Any]) -> bool:
+    if attribute.name not in chosen or attribute.ref_attr_name:
+        return False
+    return bool(onnx.helper.get_attribute_value(attribute) != chosen[attribute.name])
 
 
 def optional_inputs(model: onnx.ModelProto) -> frozenset[str]:

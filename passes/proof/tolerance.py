@@ -39,6 +39,7 @@ from opshift.passes.proof.rounding.wide_run import WideModel
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 
 _MORE_RUNS = 16
+_MOST_RUNS = 64
 _KEPT = 8  # maximum number of cached paths through a model
 
 
@@ -93,6 +94,11 @@ class Rounding:
             turns = (2, 0, 2, 0, 2, 0, RUNS - 1, 0)
             runs += [perturbed(turns[seed % 8], seed) for seed in range(1, _MORE_RUNS)]
             bounds = found(runs)
+        # Each close choice is another one in a part of the random runs only, so they go on while they find more.
+        known, seed = 0, _MORE_RUNS
+        while not enough(bounds) and seed < _MOST_RUNS and (choices := _unstable(bounds)) > known:
+            runs += [perturbed(2, seed + more) for more in range(_MORE_RUNS)]
+            bounds, known, seed = found(runs), choices, seed + _MORE_RUNS
         if enough(bounds):
             return bounds
         return self._inside(feeds, plain, outputs, inexact, enough) or bounds
@@ -180,6 +186,11 @@ class Rounding:
             bound = marked[name].within(rounded(value, in_float=in_float).plus(lost))
             found.append(replace(bound, estimated=half_the_digits(like)))
         return found
+
+
+def _unstable(bounds: Sequence[Bound]) -> int:
+    """Return the number of elements that rounding decides."""
+    return sum(int(np.count_nonzero(bound.unstable)) for bound in bounds if bound.unstable is not None)
 
 
 def _as_floats(value: Any) -> Any:

@@ -25,6 +25,7 @@ from opshift.passes.base.results import Action, Step
 from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, nested_nodes, node_name, subgraph, subgraphs
+from opshift.passes.rewrite.scan_as_loop import as_loop
 from opshift.passes.rewrite.unrolling import unrolled
 
 _WHERE = frozenset(
@@ -153,12 +154,22 @@ class _Expansion:
             found = unrolled(node, scope, self._propagation, self._names, self._opset)
             if isinstance(found, Spliced):
                 self._note(Action.UNROLL, node, where, "the number of its iterations is known")
+            elif node.op_type == SCAN and node.op_type in self._missing and LOOP not in self._missing:
+                found = self._scan_as_loop(node, scope, where)
         else:
             return None
         if isinstance(found, Reason):
             # The condition of an If alone determines the required branch.
             self.kept[where] = Reason(found, found.missing or node.op_type == IF)
             return None
+        return found
+
+    def _scan_as_loop(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | Reason:
+        inside, body = scope.enter(node, "body"), next(subgraphs(node))
+        given, made = [scope[name] for name in node.input], [inside[value.name] for value in body.output]
+        found = as_loop(node, given, made, self._names, self._opset)
+        if isinstance(found, Spliced):
+            self._note(Action.LOWER, node, where, "the number of its iterations is unknown", (LOOP,))
         return found
 
     def _one_branch(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | None:

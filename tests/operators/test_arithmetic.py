@@ -92,12 +92,31 @@ def multiples() -> tuple[Case, ...]:
     )
 
 
+def quotients_of_int64() -> tuple[Case, ...]:
+    """Dividends of 53 and more bits next to multiples of divisors of all sizes."""
+    divisors = np.array([3, -7, 2**20 + 1, -(2**31), 2**39 - 1, 2**40 + 1, 2**53 + 1, 2**62 - 1, -(2**63)], np.int64)
+    counts = np.array([2**62, 2**61, 2**42, 2**31, 2**23, 2**22, 2**9, 2, 1], np.int64)
+    places = np.array([-1, 0, 1])[:, None]
+    return (
+        Case("int64 next to multiples", [(divisors // 3 * counts)[None] + places, divisors // 3]),
+        Case("int64, the lowest number", [arr([-(2**63), 2**63 - 1, 5], np.int64), arr([-(2**63)], np.int64)]),
+    )
+
+
+def doubles() -> list[Array]:
+    """Quotients of powers of two, which are exact, very large and very small ones, and of what is no number."""
+    ends = np.append(2.0 ** np.array([1023, 1000, 600, 1, -1, -600, -1022, -1030, -1074]), [0.0, INF])
+    return [np.concatenate([ends, [NAN]])[:, None], np.concatenate([ends, -ends])]
+
+
 class TestDiv(Table):
     operator = div.OPERATOR
     cases = (
         *binary(),
         *multiples(),
-        *(Case(f"{np.dtype(one)}, ends", quotients(one)) for one in (np.int32, np.uint32)),
+        *(Case(f"{np.dtype(one)}, ends", quotients(one)) for one in (np.int32, np.uint32, np.int64)),
+        *quotients_of_int64(),
+        Case("double, far from 1", doubles()),
     )
 
 
