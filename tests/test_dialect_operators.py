@@ -437,6 +437,18 @@ def test_skip_may_have_a_batch_of_another_name(operator: str, dtype: str) -> Non
     assert result.report.whole.verdict is Verdict.EQUAL
 
 
+@pytest.mark.parametrize("bias", ["c", "24"])
+def test_a_large_bias_takes_the_digits_of_each_row(bias: str) -> None:
+    """Products of rows that share it are rounded apart, though no change of the bias tells them apart."""
+    text = f"""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+    g (float[n,s,w] q, float[n,t,w] k, float[n,t,w] v, float[{bias}] b) => (float[n,s,w] y) {{
+        y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, k, v, b)
+    }}"""
+    result = opshift.convert(onnx.parser.parse_model(text), opset=17, decompose=DECOMPOSE)
+    assert result.report is not None
+    assert result.report.whole.verdict is Verdict.EQUAL
+
+
 def test_the_ones_of_a_mask_are_counted() -> None:
     """Not added up: a mask may hold other numbers."""
     import onnxruntime

@@ -81,6 +81,9 @@ class Perturbation:
 
     def read(self, node: WideNode, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the perturbed inputs of a node."""
+        if adds_first := traits_of(node.node).adds_first:
+            given = adds_first([values.get(name) for name in node.node.input])
+            values = {name: value for name, value in zip(node.node.input, given, strict=True) if name}
         # A difference of squares loses half the digits.
         power = 0.5 if Trait.NORMALIZES in float_traits(node.node) else 1.0
         quantizes = Trait.QUANTIZES in node.traits

@@ -15,9 +15,9 @@ from opshift.opsets.registry.node_traits import float_traits, is_exact, is_firm,
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.analysis.scopes import inlined, versions
 from opshift.passes.base.limits import Limits
+from opshift.passes.proof.rounding.copies import inputs_apart
 from opshift.passes.proof.rounding.inner_sums import makes_constants
 from opshift.passes.proof.rounding.perturbation import Perturbation
-from opshift.passes.proof.rounding.scales import scales_apart
 from opshift.passes.proof.rounding.suspects import is_suspect
 from opshift.passes.proof.rounding.training import trained_apart
 from opshift.passes.proof.rounding.values import (
@@ -42,7 +42,7 @@ class WideModel:
 
     def __init__(self, source: Runnable, limits: Limits) -> None:
         """Keep the model; nothing is run yet."""
-        source = replace(source, proto=scales_apart(trained_apart(inlined(source.proto))), path=None)
+        source = replace(source, proto=inputs_apart(trained_apart(inlined(source.proto))), path=None)
         self.plain = Interpreter(source, limits)
         self._wide = Interpreter(source, limits)
         graph = self.plain.model.graph
