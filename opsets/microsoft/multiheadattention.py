@@ -105,7 +105,8 @@ def with_bias_at(place: int) -> Callable[[Sequence[Any]], Sequence[Any]]:
     def added(inputs: Sequence[Any]) -> Sequence[Any]:
         if len(inputs) <= place or inputs[place] is None:
             return inputs
-        sums = with_bias(*inputs[:3], inputs[place])
+        query, key, value = inputs[:3]
+        sums = with_bias(query, key, value, inputs[place])
         return (*sums, *inputs[3:place], np.zeros_like(inputs[place]), *inputs[place + 1 :])
 
     return added
