@@ -727,10 +727,16 @@ CASES = [
             ("Rfft", 1, "double[n,7]", "double[n,4,2]", (17, 20)),
             ("Rfft", 2, "float[2,3,8]", "float[2,3,5,2]", (11, 17, 20)),
             ("Rfft", 3, "float[2,3,4]", "float[2,3,3,2]", (17,)),
+            ("Rfft", 1, "float[n,m]", "float[n,k,2]", (17,)),
+            ("Rfft", 1, "float16[n,m]", "float16[n,k,2]", (11, 17)),
+            ("Rfft", 2, "float16[2,3,8]", "float16[2,3,5,2]", (17,)),
             ("Irfft", 1, "float[2,4,2]", "float[2,6]", (11, 17, 20)),
             ("Irfft", 1, "double[n,5,2]", "double[n,8]", (17, 20)),
             ("Irfft", 2, "float[2,3,5,2]", "float[2,3,8]", (11, 17, 20)),
             ("Irfft", 3, "float[2,3,3,2]", "float[2,3,4]", (17,)),
+            ("Irfft", 1, "float[n,m,c]", "float[n,k]", (17,)),
+            ("Irfft", 1, "float16[n,m,2]", "float16[n,k]", (17,)),
+            ("Irfft", 2, "float16[2,3,5,2]", "float16[2,3,8]", (11, 17)),
         )
     ),
     *(

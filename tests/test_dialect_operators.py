@@ -197,6 +197,34 @@ def test_steps_are_decided_by_rounding_where_both_scales_are_one_constant() -> N
     assert verdicts == [Verdict.EQUAL, *[Verdict.DIFFERENT] * 3]
 
 
+STEPS = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> g (uint8[1,4,4,4] a) => (uint8[1,4,4,4] y)
+  <float s = {0.02}, float t = {0.04}, float u = {0.0035}, uint8 p = {121}, uint8 q = {130},
+   uint8[4,4,3,3] w = {WEIGHTS}, uint8 m = {128}, uint8 n = {122}, float r = {0.025}> { BODY }"""
+WINDOWS = "AveragePool <kernel_shape = [2, 2], pads = [0, 0, 1, 1]>"
+SUMMED = "e = DequantizeLinear (b, t, q) f = Add (e, e) c = QuantizeLinear (f, t, p)"
+CONVOLVED = "y = QLinearConv <pads = [1, 1, 1, 1]> (c, t, p, w, u, m, t, q)"
+
+
+def test_a_tie_at_an_early_step_moves_the_sums_of_later_ones() -> None:
+    """Each mean in the middle of two steps has a direction of its own, and a convolution adds several of them."""
+    weights = ", ".join(str(weight) for weight in np.random.default_rng(29).integers(0, 255, 144))
+    steps = STEPS.replace("WEIGHTS", weights)
+    added = "c = com.microsoft.QLinearAdd (b, t, q, b, t, q, t, p)"
+    original = steps.replace("BODY", f"b = com.microsoft.QLinear{WINDOWS} (a, s, p, t, q) {added} {CONVOLVED}")
+    right = steps.replace(
+        "BODY", f"d = DequantizeLinear (a, s, p) x = {WINDOWS} (d) b = QuantizeLinear (x, t, q) {SUMMED} {CONVOLVED}"
+    )
+    wrong = [
+        right.replace("DequantizeLinear (a, s, p)", "DequantizeLinear (a, s, n)"),
+        right.replace("DequantizeLinear (a, s, p)", "DequantizeLinear (a, r, p)"),
+        right.replace("QuantizeLinear (f, t, p)", "QuantizeLinear (f, t, n)"),
+        right.replace(SUMMED, f"{SUMMED.replace('c =', 'g =')} c = Mod (g, m)"),
+    ]
+    models = [onnx.parser.parse_model(text) for text in (original, right, *wrong)]
+    verdicts = [opshift.verify(models[0], one).whole.verdict for one in models[1:]]
+    assert verdicts == [Verdict.EQUAL, *[Verdict.DIFFERENT] * 4]
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +365,40 @@ def test_a_mask_of_one_column_masks_nothing(operator: str) -> None:
     np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)  # sums of 8 products below 4, in another order
 
 
+@pytest.mark.parametrize("operator", ["Attention", "MultiHeadAttention", "GroupQueryAttention"])
+def test_a_mask_of_several_layers_is_written_once(operator: str) -> None:
+    inputs, node = {
+        "Attention": ("int32[1,4] m, float[16,48] w, float[48] b", "Attention <num_heads = 2> (X, w, b, m)"),
+        "MultiHeadAttention": ("int32[1,4] m", "MultiHeadAttention <num_heads = 2> (X, X, X, , m)"),
+        "GroupQueryAttention": (
+            "int32[1] m",
+            "GroupQueryAttention <num_heads = 2, kv_num_heads = 2> (X, X, X, , , m, t)",
+        ),
+    }[operator]
+    bodies = (
+        f"y = com.microsoft.{node.replace('X', 'x')}",
+        f"h = com.microsoft.{node.replace('X', 'x')} y = com.microsoft.{node.replace('X', 'h')}",
+    )
+    one, two = (
+        opshift.convert(
+            onnx.parser.parse_model(
+                f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> '
+                f"g (float[1,4,16] x, {inputs}) => (float[1,4,16] y) <int32 t = {{4}}> {{ {body} }}"
+            ),
+            opset=17,
+            decompose=DECOMPOSE,
+        )
+        for body in bodies
+    )
+    assert two.report is not None
+    assert two.report.whole.verdict is Verdict.EQUAL
+    masks = [
+        [node for node in result.rewritten.graph.node if node.op_type in ("Greater", "Less", "LessOrEqual")]
+        for result in (one, two)
+    ]
+    assert len(masks[0]) == len(masks[1]) > 0
+
+
 FORMS = ("lengths", "ends and starts", "lengths and their sums", "keys", "one column", "one number", "pairs")
 
 
@@ -431,6 +493,18 @@ def test_skip_may_have_a_batch_of_another_name(operator: str, dtype: str) -> Non
     text = f"""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
     g ({dtype}[b,s,8] x, {dtype}[c,s,8] k, {dtype}[8] g) => ({dtype}[b,s,8] y) {{
         y = com.microsoft.{operator} (x, k, g)
+    }}"""
+    result = opshift.convert(onnx.parser.parse_model(text), opset=17, decompose=DECOMPOSE)
+    assert result.report is not None
+    assert result.report.whole.verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("bias", ["c", "24"])
+def test_a_large_bias_takes_the_digits_of_each_row(bias: str) -> None:
+    """Products of rows that share it are rounded apart, though no change of the bias tells them apart."""
+    text = f"""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+    g (float[n,s,w] q, float[n,t,w] k, float[n,t,w] v, float[{bias}] b) => (float[n,s,w] y) {{
+        y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, k, v, b)
     }}"""
     result = opshift.convert(onnx.parser.parse_model(text), opset=17, decompose=DECOMPOSE)
     assert result.report is not None

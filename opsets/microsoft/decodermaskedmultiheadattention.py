@@ -55,10 +55,7 @@ def oracle(
     if query.shape[1] != 1:
         raise ValueError("DecoderMaskedMultiHeadAttention-1: there is more than one token")
     if bias is not None:
-        parts = np.split(bias, [query.shape[2], 2 * query.shape[2]])
-        query = query + parts[0]
-        if key.ndim == 3:
-            key, value = key + parts[1], value + parts[2]
+        query, key, value = multiheadattention.with_bias(query, key, value, bias)
     meant = MultiHeadAttention(what.num_heads, what.mask_filter_value, what.scale)
     if key.ndim == 3 and key.shape[1] != 1:
         raise ValueError("DecoderMaskedMultiHeadAttention-1: keys in rows are those of one token")
@@ -230,6 +227,7 @@ OPERATOR = Operator(
     traits=Traits(
         floats=(Trait.SUMS, Trait.WEIGHS),
         inner_sum=InnerSum(SumUse.ATTENTION, data=values_of(2, 6)),
+        adds_first=multiheadattention.with_bias_at(10),
         outputs_for={5: 3, 6: 3},
         meaningless=_of_more_tokens,
     ),

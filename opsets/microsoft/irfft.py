@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.microsoft.rfft import FLOATS, transformed, unsupported
+from opshift.opsets.microsoft.rfft import FLOATS, LONGEST, form_of, transformed, unsupported
 from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse
@@ -32,6 +32,8 @@ class Irfft:
 
 def oracle(what: Irfft, x: Array) -> Array:
     """Irfft-1: "the inverse of the one-dimensional n-point RFFT", with n even: of k numbers come 2 * (k - 1)."""
+    if x.shape[-1] != 2 or x.shape[-2] < 2 or not all(x.shape[x.ndim - 1 - what.signal_ndim :]):
+        raise ValueError("Irfft-1: half of a transform has two numbers or more, each of a real and an imaginary part")
     y = x[..., 0].astype(np.float64) + 1j * x[..., 1].astype(np.float64)
     for axis in range(y.ndim - what.signal_ndim, y.ndim - 1):
         y = transformed(y, axis, 1) / y.shape[axis]
@@ -55,12 +57,11 @@ def _signal(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[in
     return range(max(rank - 1 - attributes["signal_ndim"], 0), rank)
 
 
-def _of_one_axis(what: Irfft, operands: Operands) -> Reason | None:
-    return _unsupported(what, operands) or (None if what.signal_ndim == 1 else Reason("the signal has more axes"))
+def _form(form: str) -> Callable[[Irfft, Operands], Reason | None]:
+    def applies_if(what: Irfft, operands: Operands) -> Reason | None:
+        return _unsupported(what, operands) or (None if form_of(what, operands) == form else Reason(""))
 
-
-def _of_more_axes(what: Irfft, operands: Operands) -> Reason | None:
-    return _unsupported(what, operands) or (Reason("the signal has one axis") if what.signal_ndim == 1 else None)
+    return applies_if
 
 
 def _axis(what: Irfft, operands: Operands) -> Mapping[str, Any]:
@@ -70,17 +71,23 @@ def _axis(what: Irfft, operands: Operands) -> Mapping[str, Any]:
     return {"at": at, "less": what.signal_ndim - 1, "turned": Tensor(np.array([1, -1], dtype))}
 
 
-@lowering(18, applies_if=_of_one_axis, bind=_axis, rounds=True)
+@lowering(18, applies_if=_form("one axis"), bind=_axis, rounds=True)
 def of_one_axis(x, at: int, turned: Sequence[int]):
     """Put behind what is given its conjugated mirror image, and take the real part of the inverse DFT."""
     image = op.Slice(x, [-2], [0], [-2], [-1]) * turned
     return op.Gather(op.DFT(op.Concat(x, image, axis=-2), axis=at, inverse=1), 0, axis=-1)
 
 
-@lowering(18, applies_if=_of_more_axes, bind=_axis, rounds=True)
+@lowering(18, applies_if=_form("more axes"), bind=_axis, rounds=True)
 def of_more_axes(x, at: int, less: int):
     """Take the inverse DFT along the first axis of the signal, then the inverse along the others."""
     return meaning.Itself(op.DFT(x, axis=at, inverse=1), signal_ndim=less)
+
+
+@lowering(18, applies_if=_form("half"), rounds=True)
+def in_float(x):
+    """Transform in float: no kernel of DFT takes float16."""
+    return op.Cast(meaning.Same(op.Cast(x, to=1)), to=10)
 
 
 OPERATOR = Operator(
@@ -90,7 +97,8 @@ OPERATOR = Operator(
     versions=(Version(1),),
     operands=("X",),
     oracle=oracle,
-    lowerings=(of_one_axis, of_more_axes),
-    refused="float16, an unknown rank, `onesided = 0` and `normalized = 1`",
+    lowerings=(of_one_axis, of_more_axes, in_float),
+    longest=LONGEST,
+    refused="an unknown rank, `onesided = 0` and `normalized = 1`",
     traits=Traits(floats=FLOATS, counts=(1,), inner_sum=InnerSum(SumUse.INVERSE, _signal)),
 )

@@ -70,11 +70,7 @@ def oracle(
     last digits of the products away, so that rounding decides these weights, and they are not compared.
     """
     if bias is not None:
-        ends = np.cumsum([query.shape[-1], query.shape[-1]])
-        parts = np.split(bias, ends)
-        query = query + parts[0]
-        if key.ndim == 3:  # onnxruntime 1.32.0 adds none to keys and values that have heads
-            key, value = key + parts[1], value + parts[2]
+        query, key, value = with_bias(query, key, value, bias)
     if not query.size or not key.size:
         raise ValueError("ONNX's body of Attention-25 does not run for an empty batch or sequence")
     query, key, value = (_by_head(one, what.num_heads) for one in (query, key, value))
@@ -92,6 +88,28 @@ def oracle(
     y, *rest = attention.oracle(meant, query, key, value, total, past_key, past_value)
     y = y.swapaxes(1, 2).reshape(len(y), y.shape[2], y.shape[1] * y.shape[3])
     return (y, *(one.astype(query.dtype) for one in rest))
+
+
+def with_bias(query: Array, key: Array, value: Array, bias: Array) -> tuple[Array, Array, Array]:
+    """Return queries, keys and values with the bias of each projection; keys and values that have heads get none.
+
+    The text has no such exception, and the kernel of onnxruntime 1.32.0 does.
+    """
+    parts = np.split(bias, [query.shape[-1], 2 * query.shape[-1]])
+    return query + parts[0], *((key, value) if key.ndim == 4 else (key + parts[1], value + parts[2]))
+
+
+def with_bias_at(place: int) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Return a function that adds the bias, an input, to the first three inputs, and leaves zeros."""
+
+    def added(inputs: Sequence[Any]) -> Sequence[Any]:
+        if len(inputs) <= place or inputs[place] is None:
+            return inputs
+        query, key, value = inputs[:3]
+        sums = with_bias(query, key, value, inputs[place])
+        return (*sums, *inputs[3:place], np.zeros_like(inputs[place]), *inputs[place + 1 :])
+
+    return added
 
 
 def _by_head(rows: Array, heads: int) -> Array:
@@ -512,6 +530,7 @@ OPERATOR = Operator(
     traits=Traits(
         floats=(Trait.SUMS, Trait.WEIGHS),
         inner_sum=InnerSum(SumUse.ATTENTION, data=values_of(2, 7)),
+        adds_first=with_bias_at(3),
         equal_dims=equal_dims,
         meaningless=of_other_length,
         aborts=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,9 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
+LONGEST = 2048
+"""The most points that are multiplied with a square matrix."""
+
 FLOATS = (Trait.SUMS, Trait.WEIGHS, Trait.IN_FLOAT)
 
 
@@ -32,6 +35,8 @@ class Rfft:
 
 def oracle(what: Rfft, x: Array) -> Array:
     """Rfft-1: "the n-point one dimensional Fourier transform for a real-valued input"; `signal_ndim` for more axes."""
+    if not all(x.shape[x.ndim - what.signal_ndim :]):
+        raise ValueError("Rfft-1: a transform of no points is not defined")
     y = x.astype(np.complex128)
     for axis in range(x.ndim - what.signal_ndim, x.ndim):
         y = transformed(y, axis, -1)
@@ -40,8 +45,13 @@ def oracle(what: Rfft, x: Array) -> Array:
 
 
 def transformed(x: Array, axis: int, direction: int) -> Array:
-    """Return the discrete Fourier transform along an axis by its definition, where infinity times zero is NaN."""
+    """Return the discrete Fourier transform along an axis: of few points by its definition, of many by numpy's.
+
+    By the definition, infinity times zero is NaN.
+    """
     count = x.shape[axis]
+    if count > LONGEST:
+        return np.asarray(np.fft.fft(x, axis=axis) if direction < 0 else np.fft.ifft(x, axis=axis) * count)
     turns = np.outer(np.arange(count), np.arange(count)) % max(count, 1) / max(count, 1)
     with np.errstate(invalid="ignore", over="ignore"):
         y = np.moveaxis(x, axis, -1) @ np.exp(direction * 2j * np.pi * turns)
@@ -53,8 +63,8 @@ def unsupported(what: Any, operands: Operands, behind: int) -> Reason | None:
     data = first(operands)
     if not what.onesided or what.normalized:
         return Reason("its text has onesided = 1 and normalized = 0 alone")
-    if data.dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
-        return Reason("it is neither of float nor of double", missing=data.dtype is None)
+    if data.dtype is None:
+        return Reason("the element type is unknown", missing=True)
     if data.rank is None:
         return Reason("the rank is unknown", missing=True)
     fits = 1 <= what.signal_ndim <= data.rank - behind
@@ -65,28 +75,40 @@ def _signal(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[in
     return range(max(rank - attributes.get("signal_ndim", 1), 0), rank)
 
 
-def _of_one_axis(what: Rfft, operands: Operands) -> Reason | None:
-    return unsupported(what, operands, 0) or (None if what.signal_ndim == 1 else Reason("the signal has more axes"))
+def form_of(what: Any, operands: Operands) -> str:
+    """Return which lowering applies: that of float16, or those of signals of one axis and of more."""
+    if first(operands).dtype == TensorProto.FLOAT16:
+        return "half"
+    return "one axis" if what.signal_ndim == 1 else "more axes"
 
 
-def _of_more_axes(what: Rfft, operands: Operands) -> Reason | None:
-    return unsupported(what, operands, 0) or (Reason("the signal has one axis") if what.signal_ndim == 1 else None)
+def _form(form: str) -> Callable[[Rfft, Operands], Reason | None]:
+    def applies_if(what: Rfft, operands: Operands) -> Reason | None:
+        return unsupported(what, operands, 0) or (None if form_of(what, operands) == form else Reason(""))
+
+    return applies_if
 
 
 def _axis(what: Rfft, operands: Operands) -> Mapping[str, Any]:
     return {"at": (first(operands).rank or 0) - what.signal_ndim, "less": what.signal_ndim - 1}
 
 
-@lowering(18, applies_if=_of_one_axis, bind=_axis, rounds=True)
+@lowering(18, applies_if=_form("one axis"), bind=_axis, rounds=True)
 def of_one_axis(x, at: int):
     """Take half of the DFT along the last axis."""
     return op.DFT(op.Unsqueeze(x, [-1]), axis=at, onesided=1)
 
 
-@lowering(18, applies_if=_of_more_axes, bind=_axis, rounds=True)
+@lowering(18, applies_if=_form("more axes"), bind=_axis, rounds=True)
 def of_more_axes(x, at: int, less: int):
     """Take the DFT along the first axis of the signal's last, after the transform along the others."""
     return op.DFT(meaning.Itself(x, signal_ndim=less), axis=at)
+
+
+@lowering(18, applies_if=_form("half"), rounds=True)
+def in_float(x):
+    """Transform in float: no kernel of DFT takes float16."""
+    return op.Cast(meaning.Same(op.Cast(x, to=1)), to=10)
 
 
 OPERATOR = Operator(
@@ -96,7 +118,8 @@ OPERATOR = Operator(
     versions=(Version(1),),
     operands=("X",),
     oracle=oracle,
-    lowerings=(of_one_axis, of_more_axes),
-    refused="float16, an unknown rank, `onesided = 0` and `normalized = 1`",
+    lowerings=(of_one_axis, of_more_axes, in_float),
+    longest=LONGEST,
+    refused="an unknown rank, `onesided = 0` and `normalized = 1`",
     traits=Traits(floats=FLOATS, counts=(1,), inner_sum=InnerSum(SumUse.TRANSFORM, _signal)),
 )

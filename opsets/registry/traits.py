@@ -414,6 +414,11 @@ class Traits:
     factors: int = 1
     """The number of inputs that are factors of each term of its sums."""
     inner_sum: InnerSum | None = None
+    adds_first: Callable[[Sequence[Any]], Sequence[Any]] | None = None
+    """Returns the inputs (None: omitted) with a bias already added to others, and zeros in its place.
+
+    A bias that is large beside each row takes the last digits of every row, and moving it moves all rows alike.
+    """
     near_one: NearOne = NearOne()
     approximated: float | None = None
     """The magnitude below which an approximated result has an absolute error of 2^-21 of it; None: no approximation."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableSequence, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,11 @@ from opshift.opsets.registry.facts import (
     type_name,
     type_of_facts,
 )
+from opshift.opsets.registry.node_traits import float_traits
 from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.structural import CAST, CONSTANT, IDENTITY, SCAN
+from opshift.opsets.registry.traits import Trait
 from opshift.passes.analysis.inference import make_node
 from opshift.passes.graph.editing import drop_named
 from opshift.passes.graph.names import Names
@@ -298,6 +300,8 @@ def _lower_graph(
                 graph.initializer.extend(constants.outputs)
                 constants.outputs.clear()
         places += [index] * (len(nodes) - len(places))
+    if plan.changes:
+        gone += _written_twice(nodes, places, plan.changes, renamed)
     if gone:
         _sort(nodes, places, gone)
     if renamed:
@@ -305,6 +309,31 @@ def _lower_graph(
         for index in range(len(graph.value_info) - 1, -1, -1):
             if graph.value_info[index].name in renamed:
                 del graph.value_info[index]
+
+
+def _written_twice(
+    nodes: Sequence[NodeProto], places: Sequence[int], changed: Collection[int], renamed: dict[str, str]
+) -> list[int]:
+    """Return the new nodes that compute what an earlier new node does, such as a mask in each layer of attention.
+
+    Their outputs are added to `renamed`. Those that the replaced nodes had keep their names.
+    """
+    kept = {name for index in changed for name in nodes[index].output}
+    written: dict[bytes, NodeProto] = {}
+    twice = []
+    first = next((index for index, place in enumerate(places) if place != index), len(places))
+    for index in sorted(range(first, len(places)), key=places.__getitem__):
+        node = nodes[index]
+        if node.op_type == CONSTANT or any(subgraphs(node)) or Trait.RANDOM in float_traits(node):
+            continue
+        read = [renamed.get(name, name) for name in node.input]
+        work = NodeProto(op_type=node.op_type, domain=node.domain, input=read, attribute=node.attribute)
+        earlier = written.setdefault(work.SerializeToString(deterministic=True), node)
+        alike = all(node.output) and all(earlier.output) and len(earlier.output) == len(node.output)
+        if earlier is not node and alike and kept.isdisjoint(node.output):
+            renamed.update(zip(node.output, earlier.output, strict=True))
+            twice.append(index)
+    return twice
 
 
 def _note(graph: onnx.GraphProto, notes: Mapping[str, Facts]) -> None:

@@ -131,7 +131,8 @@ Enough = Callable[[Sequence[Bound]], bool]
 def bound_of_steps(plain: Any, runs: Sequence[Any], factor: int = 1) -> Bound:
     """Return the accepted steps of integers that were converted from floats: none far from a tie.
 
-    Quantized values differ by one step or not at all; for values that were only cast, `factor` times the distance is
+    Quantized values differ by one step or not at all, unless they depend on others that do: then several steps add up,
+    and a few runs do not reach the largest sum. For values that were only cast, `factor` times the distance is
     accepted.
     """
     if any(not isinstance(run, np.ndarray) or run.shape != plain.shape for run in runs):
@@ -141,7 +142,8 @@ def bound_of_steps(plain: Any, runs: Sequence[Any], factor: int = 1) -> Bound:
         for run in runs:
             apart = np.fmax(apart, np.abs(run.astype(np.float64) - given))
     ends = _ends(given, [run.astype(np.float64) for run in runs])
-    return Bound(factor * float(apart.max(initial=0)), graded=factor * apart, ends=ends)
+    apart = np.maximum(apart, 2 * apart - 1) if factor == 1 else factor * apart
+    return Bound(float(apart.max(initial=0)), graded=apart, ends=ends)
 
 
 def bound_of_runs(plain: Any, runs: Sequence[Any]) -> Bound:

@@ -6,7 +6,7 @@ This is Monte Carlo arithmetic (Parker 1997).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,18 +81,22 @@ class Perturbation:
 
     def read(self, node: WideNode, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the perturbed inputs of a node."""
+        if adds_first := traits_of(node.node).adds_first:
+            given = adds_first([values.get(name) for name in node.node.input])
+            values = {name: value for name, value in zip(node.node.input, given, strict=True) if name}
         # A difference of squares loses half the digits.
         power = 0.5 if Trait.NORMALIZES in float_traits(node.node) else 1.0
         quantizes = Trait.QUANTIZES in node.traits
         drift = UNITS_OF_SCALES if quantizes else _drift(node, self.plain) if self._sign else 1.0
         names = [name for name in values if name in node.data and is_wide(values[name])]
+        signs = self._signs(len(names), apart=quantizes)
         in_float = node.in_float(self.plain)
         moved = {
             name: _perturbed(
                 values[name],
                 self.plain[name],
                 self.rng,
-                self._sign * (-1) ** place,
+                signs[place],
                 power,
                 1.0 if place and not quantizes else drift,  # opposite drifts of two factors cancel
                 np.dtype(np.float32) if in_float and is_widest(self.plain[name]) else None,
@@ -106,6 +110,58 @@ class Perturbation:
                 for name, value in moved.items()
             }
         return {**values, **moved}
+
+    def _signs(self, count: int, *, apart: bool) -> list[int]:
+        """Return the sign by which each input is moved; 0: random for each element.
+
+        Of scales, the first and the last, by which results are divided, move `apart`: alike, they cancel each other.
+        """
+        if apart and self._mixes and count > 1:
+            sign = int(self.rng.integers(0, 2)) * 2 - 1
+            return [sign, *[0] * (count - 2), -sign]
+        return [self._sign * (-1) ** place for place in range(count)]
+
+    @property
+    def _mixes(self) -> bool:
+        """Whether elements beside a tie are rounded each in a direction of its own, and not all in one."""
+        return self.seed > 0 or not self._sign
+
+    def decides_ties(self, node: WideNode) -> bool:
+        """Return whether a node rounds to integers, and elements have directions of their own.
+
+        What moves a scale moves all of them alike.
+        """
+        return self._mixes and node.quantizes(self.plain)
+
+    def opposite(self, given: Mapping[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inputs of a node, given and as `read` moved them, moved in the other direction."""
+        return {name: np.asarray(2 * value - moved[name]) if is_wide(value) else value for name, value in given.items()}
+
+    def with_ties(
+        self, results: Mapping[str, Any], others: Mapping[str, Any], outputs: Collection[str]
+    ) -> Mapping[str, Any]:
+        """Return the results of a node, of which each element is that of one of two runs.
+
+        Some are as far from it as the narrow run rounds them. Kernels may decide more ties in one direction than a few
+        runs do. So in some of the runs the results lie a step further apart for the next node, though not in what the
+        model returns.
+        """
+        rounded = {
+            name: self._tied(name, value, others[name], 0 if name in outputs else self.seed % 2)
+            for name, value in results.items()
+            if is_integer(self.plain[name]) and np.shape(value) == np.shape(others[name])
+        }
+        return {**results, **rounded}
+
+    def _tied(self, name: str, one: Array, other: Array, steps: int) -> Array:
+        wide, wide_other = one.astype(np.int64), other.astype(np.int64)
+        further = steps * np.sign(wide - wide_other)
+        chosen = np.where(self.rng.random(one.shape) < 0.5, wide + further, wide_other - further)
+        apart = self.first.apart.get(name)
+        if apart is not None and apart.shape == one.shape:
+            chosen += np.where(self.rng.random(one.shape) < 0.5, apart, 0)
+        ends = np.iinfo(one.dtype)
+        return np.asarray(np.clip(chosen, ends.min, ends.max), one.dtype)
 
     def made(
         self, node: WideNode, read: Mapping[str, Any], results: Mapping[str, Any], *, narrow: bool

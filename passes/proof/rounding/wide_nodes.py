@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.graph.traversal import nested_nodes, outer_names, subgraphs
 from opshift.passes.proof.inputs.input_specs import schema
-from opshift.passes.proof.rounding.values import adds_exactly, is_float_array, is_widest
+from opshift.passes.proof.rounding.values import adds_exactly, is_float_array, is_integer, is_widest
 from opshift.passes.proof.wider_types import in_double, widened
 
 
@@ -118,6 +118,10 @@ class WideNode:
         """
         return self.has_subgraphs or not self.traits.isdisjoint({Trait.SUMS, Trait.NORMALIZES})
 
+    def quantizes(self, plain: Mapping[str, Any]) -> bool:
+        """Return whether it rounds floats to integers inside, given all values."""
+        return Trait.QUANTIZES in self.traits and any(is_integer(plain[name]) for name in self.made)
+
     def in_float(self, plain: Mapping[str, Any]) -> bool:
         """Return whether its kernel computes in float, given all values; for sums, only the scale matters."""
         doubles = any(is_widest(plain[name]) for name in self.made)
@@ -155,9 +159,12 @@ class WideRun:
             exact values led there, and nothing overflowed. What compares or rounds those decides, and is as in the
             narrow run; arithmetic reads them perturbed, since it may be done in another order.
         inputs: the names of inputs and constants.
+        apart: by how much integers that the narrow run rounded are larger than those of the same node in wide types, on
+            the inputs of the narrow run.
     """
 
     values: dict[str, Any]
     exact: dict[str, bool]
     firm: dict[str, Firm]
     inputs: frozenset[str]
+    apart: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)

@@ -15,9 +15,9 @@ from opshift.opsets.registry.node_traits import float_traits, is_exact, is_firm,
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.analysis.scopes import inlined, versions
 from opshift.passes.base.limits import Limits
+from opshift.passes.proof.rounding.copies import inputs_apart
 from opshift.passes.proof.rounding.inner_sums import makes_constants
 from opshift.passes.proof.rounding.perturbation import Perturbation
-from opshift.passes.proof.rounding.scales import scales_apart
 from opshift.passes.proof.rounding.suspects import is_suspect
 from opshift.passes.proof.rounding.training import trained_apart
 from opshift.passes.proof.rounding.values import (
@@ -26,6 +26,7 @@ from opshift.passes.proof.rounding.values import (
     has,
     infinite,
     is_float_array,
+    is_integer,
     is_wide,
     is_widest,
     same_values,
@@ -42,7 +43,7 @@ class WideModel:
 
     def __init__(self, source: Runnable, limits: Limits) -> None:
         """Keep the model; nothing is run yet."""
-        source = replace(source, proto=scales_apart(trained_apart(inlined(source.proto))), path=None)
+        source = replace(source, proto=inputs_apart(trained_apart(inlined(source.proto))), path=None)
         self.plain = Interpreter(source, limits)
         self._wide = Interpreter(source, limits)
         graph = self.plain.model.graph
@@ -72,9 +73,9 @@ class WideModel:
             if perturbation and all(perturbation.first.exact[name] for name in node.made):
                 values.update({name: perturbation.first.values[name] for name in node.made})
                 continue
-            read = {name: values[name] for name in node.read}
+            given = read = {name: values[name] for name in node.read}
             if perturbation:
-                read = perturbation.read(node, read)
+                read = perturbation.read(node, given)
             chosen = perturbation is not None and perturbation.narrow and node.rounds_on_the_way
             results, narrow = self._node(node, read, plain, narrow=chosen)
             if not perturbation and not narrow and self._is_other(run, node, results, plain):
@@ -82,11 +83,25 @@ class WideModel:
                 results, narrow = self._node(node, read, plain)
             if perturbation:
                 results = perturbation.made(node, read, results, narrow=narrow and not chosen)
+                if perturbation.decides_ties(node):
+                    other, _ = self._node(node, perturbation.opposite(given, read), plain, narrow=chosen)
+                    results = perturbation.with_ties(results, other, self.outputs)
             results = {name: as_integers(value, plain[name]) for name, value in results.items()}
+            if not perturbation and node.quantizes(plain):
+                run.apart.update(self._apart(node, plain))
             if perturbation:
                 results = self._overflown(node, read, results, perturbation)
             _record(run, node, results, plain, inexact, narrow=narrow)
         return run
+
+    def _apart(self, node: WideNode, plain: Mapping[str, Any]) -> dict[str, npt.NDArray[np.int64]]:
+        """Return by how much rounded integers of the narrow run are larger than those of wide types."""
+        found, _ = self._node(node, {name: wider(plain[name]) for name in node.read}, plain)
+        return {
+            name: np.asarray(plain[name].astype(np.int64) - as_integers(value, plain[name]).astype(np.int64))
+            for name, value in found.items()
+            if is_integer(plain[name]) and np.shape(value) == plain[name].shape
+        }
 
     def _is_other(self, run: WideRun, node: WideNode, results: Mapping[str, Any], plain: Mapping[str, Any]) -> bool:
         """Return whether the wide type is computed with another meaning than the narrow one."""

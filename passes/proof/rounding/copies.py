@@ -1,19 +1,20 @@
-"""Scales that a node reads twice, each with a name of its own."""
+"""Inputs that a node reads twice, each with a name of its own."""
 
 from __future__ import annotations
 
 import onnx
 
-from opshift.opsets.registry.node_traits import float_traits
+from opshift.opsets.registry.node_traits import float_traits, traits_of
 from opshift.opsets.registry.structural import IDENTITY
 from opshift.opsets.registry.traits import Trait
 
 
-def scales_apart(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model in which no node that quantizes reads a value twice, but copies of it.
+def inputs_apart(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model in which nodes that need it read no value twice, but copies of it.
 
-    The scale of what it reads, and that of what it returns, may be one constant. Moved alike, they cancel each other
-    out, and what is in the middle of two steps stays where it is.
+    The scale of what a node reads, and that of what it returns, may be one constant. Moved alike, they cancel each
+    other out, and what is in the middle of two steps stays where it is. Queries and keys may be one tensor, to which
+    attention adds two biases.
     """
     repeated = {index for index, node in enumerate(model.graph.node) if _reads_twice(node)}
     if not repeated:
@@ -36,4 +37,5 @@ def scales_apart(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _reads_twice(node: onnx.NodeProto) -> bool:
     given = [name for name in node.input if name]
-    return len(set(given)) < len(given) and Trait.QUANTIZES in float_traits(node)
+    needs = Trait.QUANTIZES in float_traits(node) or traits_of(node).adds_first is not None
+    return needs and len(set(given)) < len(given)
