@@ -20,6 +20,8 @@ import opshift
 from opshift.opsets.operators import rnn
 from opshift.opsets.registry.inner_rounding import InnerRounding
 from opshift.passes.base.results import Verdict
+from opshift.passes.proof.rounding.suspects import is_suspect
+from opshift.passes.proof.rounding.wide_nodes import WideNode
 
 Array = np.ndarray[Any, Any]
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -163,3 +165,12 @@ def test_a_perturbed_oracle_moves_each_state_by_a_unit_of_one() -> None:
     x, w, r = (np.zeros(shape) for shape in ((3, 1, 1), (1, 1, 1), (1, 1, 1)))
     y, _ = rnn.oracle(rnn.RNN(), x, w, r, rounding=InnerRounding(2.0**-23, (1, 0)))
     assert np.abs(y).ravel().tolist() == [2.0**-23] * 3
+
+
+@pytest.mark.parametrize(("largest", "suspect"), [(1.0, True), (3e38, False)])
+def test_an_oracle_is_not_suspect_where_sums_overflow_inside(largest: float, suspect: bool) -> None:
+    node = WideNode.of(helper.make_node("RNN", ["x", "w", "r"], ["y"], hidden_size=1), {"": 17})
+    plain = {name: np.ones((1, 1, 1), np.float32) for name in ("w", "r")}
+    plain |= {"x": np.full((2, 1, 1), largest, np.float32), "y": np.ones((2, 1, 1, 1), np.float32)}
+    results = {"y": -np.ones((2, 1, 1, 1))}
+    assert is_suspect(node, plain, results, lambda read, rounding: results) is suspect

@@ -18,7 +18,7 @@ from opshift.opsets.registry.inner_rounding import InnerRounding
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.proof.rounding.bound import EXACT, FACTOR, rounded
 from opshift.passes.proof.rounding.perturbation import FIRST, MORE, Perturbation
-from opshift.passes.proof.rounding.values import as_integers, is_float_array, is_large
+from opshift.passes.proof.rounding.values import as_integers, has, huge, infinite, is_float_array, is_large
 from opshift.passes.proof.rounding.wide_nodes import WideNode, WideRun
 from opshift.passes.proof.wider_types import narrowed, wider
 
@@ -32,10 +32,12 @@ def is_suspect(node: WideNode, plain: Mapping[str, Any], results: Mapping[str, A
     kernel's inputs, the two differ only by the rounding inside this node. Its bound is 8 times the distance between the
     oracle's results on these inputs and on perturbed ones, plus 8 units of the largest number read or returned, times
     the root of the maximum number of terms of a sum (Higham and Mary, 2019). Elements that may overflow in one of the
-    two are left to the marks of overflow. Kernels that quantize are skipped: some turn a number far out of range into
-    the other end of the range (QLinearAdd, QLinearMul, QLinearAveragePool; onnxruntime 1.32.0).
+    two are left to the marks of overflow, as are sums of numbers whose products may overflow. Kernels that quantize are
+    skipped: some turn a number far out of range into the other end of the range (QLinearAdd, QLinearMul,
+    QLinearAveragePool; onnxruntime 1.32.0).
     """
-    if Trait.QUANTIZES in node.traits:
+    overflows = node.sums and any(has(plain[name], huge) or has(plain[name], infinite) for name in node.read)
+    if Trait.QUANTIZES in node.traits or overflows:
         return False
     allowed = {name: _units(node, plain, name) for name in node.made}
     if not _is_farther(node, plain, results, allowed):
