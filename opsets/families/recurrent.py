@@ -11,6 +11,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.registry.facts import Dim, Facts
+from opshift.opsets.registry.inner_rounding import InnerRounding
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.shape_hints import EqualDims, NodeShapes, Pairs, Shape
@@ -125,24 +126,8 @@ def states_of(what: Recurrent, given: Array | None, directions: int, x: Array, h
     return given.transpose(1, 0, 2) if what.layout else given
 
 
-FARTHEST = 4.0
-"""The magnitude above which a state of a GRU is not compared.
-
-Its own states are from -1 to 1, and a sigmoid of onnxruntime 1.32.0 has an error of up to 6e-8, also near 0; a state of
-3000 multiplies this to 2e-4.
-"""
-
-
-def far_state(read: Sequence[Any]) -> bool:
-    """Return whether the initial state, the sixth input, has an element with a magnitude above `FARTHEST`."""
-    state = read[5] if len(read) > 5 else None
-    return isinstance(state, np.ndarray) and bool((np.abs(state.astype(np.float64)) > FARTHEST).any())
-
-
-def largest(value: Any) -> float:
-    """Return the largest magnitude of an input's elements; 0 if it is omitted or unknown."""
-    sizes = np.abs(value.astype(np.float64)) if isinstance(value, np.ndarray) else np.zeros(0)
-    return float(sizes[np.isfinite(sizes)].max(initial=0.0))
+LONGEST = 1000
+"""The maximum number of tokens that verification feeds: to measure the rounding, the oracle runs up to 21 times."""
 
 
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -209,12 +194,28 @@ def parameters_by_text(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def functions(what: Recurrent, defaults: tuple[str, ...], directions: int) -> list[Callable[[Array], Array]]:
-    """Return the activation functions of all directions."""
-    return [
-        _clipped(what.clip, _FUNCTIONS[name][0], alpha, beta)
-        for name, alpha, beta in _named(what, defaults, directions)
-    ]
+_LEAST: Mapping[str, Callable[[float, float], float]] = {
+    **dict.fromkeys(("tanh", "sigmoid", "softplus"), lambda alpha, beta: 1.0),
+    **dict.fromkeys(("scaledtanh", "elu"), lambda alpha, beta: abs(alpha)),
+    **dict.fromkeys(("affine", "hardsigmoid"), lambda alpha, beta: abs(beta)),
+}
+"""The magnitude below which the absolute error of a function stays the same: kernels add a number of this size."""
+
+
+def functions(
+    what: Recurrent, defaults: tuple[str, ...], directions: int, rounding: InnerRounding | None = None
+) -> list[Callable[[Array], Array]]:
+    """Return the activation functions of all directions, with a `rounding` of their results."""
+    named = _named(what, defaults, directions)
+    found = [_clipped(what.clip, _FUNCTIONS[name][0], alpha, beta) for name, alpha, beta in named]
+    if rounding is None:
+        return found
+    least = [_LEAST[name](alpha, beta) if name in _LEAST else 0.0 for name, alpha, beta in named]
+    return [_rounded(one, rounding, size) for one, size in zip(found, least, strict=True)]
+
+
+def _rounded(function: Callable[[Array], Array], rounding: InnerRounding, least: float) -> Callable[[Array], Array]:
+    return lambda x: rounding.moved(function(x), least)
 
 
 def _named(what: Recurrent, defaults: tuple[str, ...], directions: int) -> list[tuple[str, float, float]]:

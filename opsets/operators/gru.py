@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.recurrent import (
+    LONGEST,
     Array,
     adversarial,
     both_ways,
     cell,
     check_shapes,
     equal_dims,
-    far_state,
     functions,
-    largest,
     one_direction,
     parameters_by_text,
     propagates,
@@ -27,9 +26,10 @@ from opshift.opsets.families.recurrent import (
     transposed,
     without_full_lengths,
 )
+from opshift.opsets.registry.inner_rounding import InnerRounding
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.traits import NearOne, Trait, Traits
+from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import SUMMED
 
 FUNCTIONS = ("Sigmoid", "Tanh")
@@ -58,12 +58,14 @@ def oracle(
     b: Array | None = None,
     sequence_lens: Array | None = None,
     initial_h: Array | None = None,
+    *,
+    rounding: InnerRounding | None = None,
 ) -> tuple[Array, ...]:
     """GRU-14: "Ht = (1 - zt) (.) ht + zt (.) Ht-1"."""
     check_shapes(what, 3, (x, w, r, b, sequence_lens, initial_h))
     x = x.swapaxes(0, 1) if what.layout else x
     directions, hidden = w.shape[0], r.shape[2]
-    each = functions(what, FUNCTIONS, directions)
+    each = functions(what, FUNCTIONS, directions, rounding)
     bias = np.zeros((directions, 6 * hidden), x.dtype) if b is None else b
 
     def step(direction: int, token: Array, states: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -207,22 +209,6 @@ def reset_after(
     return meaning.KeptWhere(y, op.Unsqueeze(mask, [1])), y_h
 
 
-def _gain(attributes: Mapping[str, Any], read: Sequence[Any]) -> Any:
-    """Return, for each unit, the largest number that a gate is multiplied by: a state, or what the hidden gate adds up.
-
-    With linear_before_reset its bias is a part of that.
-    """
-    size = attributes.get("hidden_size", 0)
-    state = 1 + largest(read[5] if len(read) > 5 else None)
-    weights, bias = (read[index] if len(read) > index else None for index in (2, 3))
-    if not isinstance(weights, np.ndarray) or weights.ndim != 3 or weights.shape[1] != 3 * size:
-        return state
-    summed = state * np.abs(weights[:, 2 * size :].astype(np.float64)).sum(-1).max(0)
-    if attributes.get("linear_before_reset") and isinstance(bias, np.ndarray) and bias.shape[-1] == 6 * size:
-        summed = summed + np.abs(bias[:, 5 * size :].astype(np.float64)).max(0)
-    return np.maximum(state, summed)
-
-
 OPERATOR = Operator(
     name="GRU",
     meaning=GRU,
@@ -234,18 +220,18 @@ OPERATOR = Operator(
     normal=without_full_lengths,
     oracle=oracle,
     adversarial=adversarial,
+    longest=LONGEST,
     lowerings=(transposed, both_ways, reset_before, reset_after),
     wider_types=SUMMED,
     nan_defined=propagates,
     infinity_defined=propagates,
     traits=Traits(
-        floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS),
+        floats=(Trait.SUMS, Trait.WEIGHS),
         equal_dims=equal_dims(gates=3),
         spreads=False,
         aborts=True,
         nan_undefined=True,
+        feeds_back=True,
         overflows_inside=True,
-        meaningless=far_state,
-        near_one=NearOne(gain=_gain),
     ),
 )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.recurrent import (
+    LONGEST,
     Array,
     adversarial,
     batch_first,
@@ -26,6 +27,7 @@ from opshift.opsets.families.recurrent import (
     two_directions,
     without_full_lengths,
 )
+from opshift.opsets.registry.inner_rounding import InnerRounding
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -63,13 +65,16 @@ def oracle(
     initial_h: Array | None = None,
     initial_c: Array | None = None,
     p: Array | None = None,
+    *,
+    rounding: InnerRounding | None = None,
 ) -> tuple[Array, ...]:
     """LSTM-14: "Ct = ft (.) Ct-1 + it (.) ct", "Ht = ot (.) h(Ct)"."""
     check_shapes(what, 4, (x, w, r, b, sequence_lens, initial_h, initial_c, p))
     x = x.swapaxes(0, 1) if what.layout else x
     directions, hidden = w.shape[0], r.shape[2]
-    each = functions(what, FUNCTIONS, directions)
-    shown = each if what.clips_cell else functions(dataclasses.replace(what, clip=None), FUNCTIONS, directions)
+    each = functions(what, FUNCTIONS, directions, rounding)
+    unclipped = dataclasses.replace(what, clip=None)
+    shown = each if what.clips_cell else functions(unclipped, FUNCTIONS, directions, rounding)
     bias = np.zeros((directions, 8 * hidden), x.dtype) if b is None else b
     peep = np.zeros((directions, 3 * hidden), x.dtype) if p is None else p
 
@@ -245,17 +250,19 @@ OPERATOR = Operator(
     normal=without_full_lengths,
     oracle=oracle,
     adversarial=adversarial,
+    longest=LONGEST,
     lowerings=(transposed, both_ways, token_by_token),
     wider_types=SUMMED,
     nan_defined=propagates,
     infinity_defined=propagates,
     traits=Traits(
-        floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS),
+        floats=(Trait.SUMS, Trait.WEIGHS),
         equal_dims=equal_dims(gates=4),
         spreads=False,
         aborts=True,
         unwritten=(0,),
         nan_undefined=True,
+        feeds_back=True,
         overflows_inside=True,
     ),
 )

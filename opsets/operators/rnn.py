@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.recurrent import (
+    LONGEST,
     Array,
     adversarial,
     both_ways,
@@ -25,6 +26,7 @@ from opshift.opsets.families.recurrent import (
     transposed,
     without_full_lengths,
 )
+from opshift.opsets.registry.inner_rounding import InnerRounding
 from opshift.opsets.registry.lowering import lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
@@ -55,12 +57,14 @@ def oracle(
     b: Array | None = None,
     sequence_lens: Array | None = None,
     initial_h: Array | None = None,
+    *,
+    rounding: InnerRounding | None = None,
 ) -> tuple[Array, ...]:
     """RNN-14: "Ht = f(Xt*(Wi^T) + Ht-1*(Ri^T) + Wbi + Rbi)"."""
     check_shapes(what, 1, (x, w, r, b, sequence_lens, initial_h))
     x = x.swapaxes(0, 1) if what.layout else x
     directions, hidden = w.shape[0], r.shape[2]
-    each = functions(what, FUNCTIONS, directions)
+    each = functions(what, FUNCTIONS, directions, rounding)
     bias = np.zeros((directions, 2 * hidden), x.dtype) if b is None else b
 
     def step(direction: int, token: Array, states: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -147,16 +151,18 @@ OPERATOR = Operator(
     normal=without_full_lengths,
     oracle=oracle,
     adversarial=adversarial,
+    longest=LONGEST,
     lowerings=(transposed, both_ways, token_by_token),
     wider_types=SUMMED,
     nan_defined=_propagates,
     infinity_defined=_starts,
     traits=Traits(
-        floats=(Trait.SUMS, Trait.ADDS_ONE, Trait.WEIGHS),
+        floats=(Trait.SUMS, Trait.WEIGHS),
         equal_dims=equal_dims(gates=1),
         spreads=False,
         aborts=True,
         nan_undefined=True,
+        feeds_back=True,
         overflows_inside=True,
     ),
 )

@@ -139,7 +139,10 @@ class Operator:
     adversarial: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Changes drafted inputs, by operand name, into adversarial ones for this operator."""
     longest: int | None = None
-    """The maximum axis length that verification feeds, if a lowering needs quadratic memory."""
+    """The maximum axis length that verification feeds.
+
+    A lowering needs memory that grows with its square, or the oracle takes as many steps.
+    """
     nan_defined: Callable[[Any, Operands], bool] = lambda meaning, operands: True
     """Whether NaN inputs have a defined result that can be preserved."""
     infinity_defined: Callable[[Any, Operands], bool] = lambda meaning, operands: True

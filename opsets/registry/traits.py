@@ -256,15 +256,12 @@ class NearOne:
         in_double_only: kernels have the loss in double, but not in float.
         rounded: it adds its attribute `beta`, by default the `factor`, to a product; as a separate operator, this
             rounds the sum to the type of the result.
-        gain: the largest factor of the function with the loss, from the attributes and the values of the inputs (None
-            for an unknown one): a number, or one for each element of the last axis of the results.
     """
 
     factor: float = 1.0
     divided: bool = False
     in_double_only: bool = False
     rounded: bool = False
-    gain: Callable[[Mapping[str, Any], Sequence[Any]], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -379,6 +376,11 @@ class Traits:
 
     The error of the last root is as many units as the row length, and so is that of zero results (onnxruntime 1.32.0,
     for rows whose length is no power of two).
+    """
+    feeds_back: bool = False
+    """Whether rounding in one step reaches later steps, which may multiply it.
+
+    The oracle accepts an `InnerRounding`, the keyword `rounding`, which perturbs the results in each step.
     """
     overflows_inside: bool = False
     """Whether the kernel returns NaN or infinities for finite numbers if intermediate results overflow.

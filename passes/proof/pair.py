@@ -37,7 +37,8 @@ class Pair:
         whole: the same for floats that are not whole numbers, in the first input.
         exact: outputs must be bit-identical, apart from differences between onnxruntime's own kernels
             (kernel_drift.py); otherwise within the original's own rounding (tolerance.py).
-        longest: the maximum dim that is fed: the replacement needs memory that grows with its square.
+        longest: the maximum dim that is fed: the replacement needs memory that grows with its square, or the oracle
+            takes as many steps.
         approximate: the replacement's error is permitted by the operator's traits and `approximate`.
     """
 

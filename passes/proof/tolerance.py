@@ -11,6 +11,7 @@ in `rounding/`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,7 +33,7 @@ from opshift.passes.proof.rounding.bound import (
     with_kernels,
 )
 from opshift.passes.proof.rounding.overflow import marks, overflowing
-from opshift.passes.proof.rounding.perturbation import RUNS, Perturbation
+from opshift.passes.proof.rounding.perturbation import FIRST, MORE, Perturbation
 from opshift.passes.proof.rounding.taken_paths import Path, Paths
 from opshift.passes.proof.rounding.values import is_integer
 from opshift.passes.proof.rounding.wide_run import WideModel
@@ -51,6 +52,7 @@ class Rounding:
         self._source, self._limits = source, limits
         self._model = WideModel(source, limits)
         self._approximate = approximate
+        self._feeds_back = any(traits_of(inner).feeds_back for node in self._model.nodes for inner in node.computing)
         self._paths = Paths(self._model.plain)
         self._by_path: dict[Path, Rounding] = {}
 
@@ -87,12 +89,10 @@ class Rounding:
             values = model.run(feeds, plain, inexact, replace(ordinary, turn=turn, seed=seed)).values
             return {name: values[name] for name in model.outputs}
 
-        runs += [perturbed(turn, 0) for turn in range(RUNS)]
+        runs += [perturbed(turn, seed) for turn, seed in FIRST]
         bounds = found(runs)
         if not enough(bounds):
-            # The few elements of one size may have small errors by chance, and cancelling numbers may have moved alike.
-            turns = (2, 0, 2, 0, 2, 0, RUNS - 1, 0)
-            runs += [perturbed(turns[seed % 8], seed) for seed in range(1, _MORE_RUNS)]
+            runs += [perturbed(turn, seed) for turn, seed in MORE]
             bounds = found(runs)
         # Each close choice is another one in a part of the random runs only, so they go on while they find more.
         known, seed = 0, _MORE_RUNS
@@ -160,7 +160,7 @@ class Rounding:
         elif name in self._model.converted and is_integer(value):
             bound = bound_of_steps(value, runs, FACTOR)
         else:
-            bound = bound_of_runs(value, runs)
+            bound = bound_of_runs(value, runs, feeds_back=self._feeds_back)
         if name not in self._model.stepped:  # a difference of two steps goes both ways
             bound = replace(bound, ends=None)
         bound = replace(bound, slack=max(bound.slack, rounded(value).slack / 2))
@@ -169,7 +169,8 @@ class Rounding:
     def coarse(self, feeds: Feeds, outputs: Sequence[Any]) -> list[Bound]:
         """Return 8 units of the largest value of each output, if the inner values are unknown.
 
-        The error of rounded angles is added (`Traits.rounds_angles`).
+        The error of rounded angles is added (`Traits.rounds_angles`). If rounding in one step reaches later steps, the
+        number of right digits is unknown.
         """
         model = self._model
         between = dict.fromkeys(name for node in model.nodes for name in node.node.output)
@@ -184,7 +185,7 @@ class Rounding:
             # Integers that floats were cast to have the digits of those.
             like = _as_floats(value) if name in model.converted and is_integer(value) else value
             bound = marked[name].within(rounded(value, in_float=in_float).plus(lost))
-            found.append(replace(bound, estimated=half_the_digits(like)))
+            found.append(replace(bound, estimated=math.inf if self._feeds_back else half_the_digits(like)))
         return found
 
 

@@ -20,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from opshift.opsets.native import onnx_process
 from opshift.opsets.registry.facts import SMALL, Facts, constant, freeze
+from opshift.opsets.registry.inner_rounding import InnerRounding
 from opshift.opsets.registry.operator import Lifted, Node, lift, operator_for
 from opshift.opsets.registry.schema import default_domain, schema_at, schema_read_at
 from opshift.opsets.registry.structural import IF, LOOP, SCAN
@@ -132,6 +133,7 @@ class Interpreter:
         self._directory = source.directory or (source.path.parent if source.path else None)
         self.model = _with_attributes(self.model, self._directory)
         self.oracles: dict[str, None] = {}
+        self._rounding: InnerRounding | None = None
         self._evaluators: dict[tuple[Any, ...], Evaluator] = {}
         self._alike: dict[bytes, Session | RejectedError] = {}
         """The sessions of nodes that differ only in names, or the reasons why onnxruntime does not load them."""
@@ -177,12 +179,17 @@ class Interpreter:
         """The initializers of the main graph."""
         return _constants(self.model.graph, self._directory)
 
-    def node(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def node(
+        self, node: onnx.NodeProto, values: Mapping[str, Any], rounding: InnerRounding | None = None
+    ) -> Mapping[str, Any]:
         """Return the outputs of one node by name, given the values of its graph by name.
+
+        `rounding` perturbs results inside oracles, also in its subgraphs.
 
         Raises:
             RejectedError: as for `run`.
         """
+        self._rounding = rounding
         try:
             return self._computed(node, values)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -199,7 +206,7 @@ class Interpreter:
 
     def _run_nodes(self, graph: onnx.GraphProto, values: dict[str, Any]) -> None:
         for node in graph.node:
-            values.update(self.node(node, values))
+            values.update(self.node(node, values, self._rounding))
 
     def _evaluator(self, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Evaluator:
         oracle = self._oracle(node, inputs)
@@ -341,7 +348,7 @@ class Interpreter:
             if not isinstance(lifted, Lifted):
                 raise ExcludedError(f"{label}: {lifted}")
             operands = list(_operands(lifted, inputs))
-            results = oracles.computed(lifted.operator, lifted.meaning, operands, self._limits)
+            results = oracles.computed(lifted.operator, lifted.meaning, operands, self._limits, self._rounding)
             return tuple(results[index] for index in used)
 
         return run

@@ -9,14 +9,23 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
+from opshift.opsets.registry.inner_rounding import InnerRounding
 from opshift.opsets.registry.operator import Operator
 from opshift.passes.base.limits import Limits
 from opshift.passes.runtime.ort_models import Array, ExcludedError, RejectedError, RejectionKind, time_is_over
 from opshift.passes.runtime.ort_process import worker
 
 
-def computed(operator: Operator, meaning: object, operands: Sequence[Any], limits: Limits) -> tuple[Array, ...]:
+def computed(
+    operator: Operator,
+    meaning: object,
+    operands: Sequence[Any],
+    limits: Limits,
+    rounding: InnerRounding | None = None,
+) -> tuple[Array, ...]:
     """Return all outputs of an operator's oracle for these operands; None for an absent one.
+
+    `rounding` perturbs the results in each step of an operator that feeds them back.
 
     Raises:
         ExcludedError: the oracle does not accept them.
@@ -25,9 +34,12 @@ def computed(operator: Operator, meaning: object, operands: Sequence[Any], limit
     if late := time_is_over(limits):
         raise late
     process = worker()
+    feeds_back = operator.traits is not None and operator.traits.feeds_back
+    keywords = {"rounding": rounding} if feeds_back and rounding else {}
+    pickled = pickle.dumps((meaning, keywords))
     with process.use(limits.memory):
         try:
-            return process.compute(operator.domain, operator.name, pickle.dumps(meaning), list(operands), limits)
+            return process.compute(operator.domain, operator.name, pickled, list(operands), limits)
         except RejectedError as error:
             if error.why is RejectionKind.REJECTED:
                 raise ExcludedError(str(error)) from error

@@ -121,6 +121,8 @@ class Worker:
     ) -> tuple[Array, ...]:
         """Return the outputs of an operator's oracle for these operands.
 
+        `meaning` is a pickle of the meaning and the keyword arguments.
+
         Raises:
             RejectedError: it does not accept them, or not within the limits.
         """

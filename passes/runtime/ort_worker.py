@@ -238,7 +238,8 @@ def _check_size(outputs: Sequence[Any], most: int | None) -> None:
 def _computed(domain: str, name: str, meaning: bytes, arrays: Sequence[Any], most: int | None) -> tuple[Array, ...]:
     """Return the outputs of an operator's oracle for these operands.
 
-    Errors that do not concern the operands become _FailedError.
+    `meaning` is a pickle of the meaning and the keyword arguments. Errors that do not concern the operands become
+    _FailedError.
     """
     from opshift.opsets.registry.operator import operator_for  # this imports onnx
 
@@ -246,7 +247,8 @@ def _computed(domain: str, name: str, meaning: bytes, arrays: Sequence[Any], mos
     assert operator is not None
     try:
         with np.errstate(all="ignore"):
-            found = operator.oracle(pickle.loads(meaning), *arrays)
+            what, keywords = pickle.loads(meaning)
+            found = operator.oracle(what, *arrays, **keywords)
     except KeyError as error:  # from a table of element types
         raise NotImplementedError(f"the oracle of {name} computes no values of type {error}") from error
     except (ArithmeticError, IndexError, TypeError, ValueError) as error:

@@ -146,10 +146,14 @@ def bound_of_steps(plain: Any, runs: Sequence[Any], factor: int = 1) -> Bound:
     return Bound(float(apart.max(initial=0)), graded=apart, ends=ends)
 
 
-def bound_of_runs(plain: Any, runs: Sequence[Any]) -> Bound:
-    """Return the bound of a tensor or a map, from the narrow value and the wide ones (the first one unperturbed)."""
+def bound_of_runs(plain: Any, runs: Sequence[Any], *, feeds_back: bool = False) -> Bound:
+    """Return the bound of a tensor or a map, from the narrow value and the wide ones (the first one unperturbed).
+
+    If rounding `feeds_back`, an element that moves by more than half of its digits counts for every other one: later
+    steps read it, and a state that jumps rarely jumps in few runs.
+    """
     if isinstance(plain, dict):
-        return bound_of_runs(as_array(plain), [wider(as_array(run)) for run in runs])
+        return bound_of_runs(as_array(plain), [wider(as_array(run)) for run in runs], feeds_back=feeds_back)
     if not isinstance(plain, np.ndarray):
         return EXACT
     wide = runs[0]
@@ -176,6 +180,8 @@ def bound_of_runs(plain: Any, runs: Sequence[Any]) -> Bound:
         ends = _ends(wider(plain), runs) if whole else None
         return Bound(slack, unstable if unstable.any() else None, graded=graded, ends=ends)
     kept = np.where(lost, 0.0, apart)
+    if feeds_back and float(apart.max(initial=0.0)) > math.sqrt(_eps(plain)) * largest:
+        return Bound(_LOST * float(apart.max()), unstable if unstable.any() else None)
     graded = _graded(plain, kept, size, np.where(lost, apart, 0.0))
     return Bound(FACTOR * float(kept.max(initial=0.0)), unstable if unstable.any() else None, graded=graded)
 

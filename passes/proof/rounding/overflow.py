@@ -7,7 +7,7 @@ selection such as Max does not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,7 +60,8 @@ def _marks_of(node: WideNode, plain: Mapping[str, Any], marks: Mapping[str, Boun
             for name in read
         )
         or ((Trait.NORMALIZES in traits or _bare(node)) and _without_spread(node, plain))
-        or (Trait.SAMPLES in traits and any(has(plain[name], infinite) for name in read)),
+        or (Trait.SAMPLES in traits and any(has(plain[name], infinite) for name in read))
+        or _overflows_inside(node, plain, huge),
         wild=any(marks[name].wild or (sums and has(plain[name], infinite)) for name in read) or divided,
         undecided=any(marks[name].undecided for name in read)
         or (sums and Trait.NORMALIZES not in traits and any(has(plain[name], infinity) for name in read)),
@@ -70,8 +71,18 @@ def _marks_of(node: WideNode, plain: Mapping[str, Any], marks: Mapping[str, Boun
             or (Trait.SQUARES in traits and has(plain[name], square))
             or (Trait.PRODUCTS in traits and _multiplies_beyond(node, plain, name))
             for name in read
-        ),
+        )
+        or _overflows_inside(node, plain, _at_the_end),
     )
+
+
+def _overflows_inside(
+    node: WideNode, plain: Mapping[str, Any], what: Callable[[Array, float], npt.NDArray[np.bool_]]
+) -> bool:
+    """Return whether a node whose intermediate results may overflow, and decide later ones, has numbers of a kind."""
+    if not any(traits_of(inner).overflows_inside for inner in node.computing):
+        return False
+    return any(has(plain[name], what) for name in (*node.read, *node.made))
 
 
 def _square(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
@@ -108,6 +119,11 @@ def _bare(node: WideNode) -> bool:
 def _near_the_end(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
     """Return the numbers whose sum overflows."""
     return np.asarray(np.isfinite(wide) & (np.abs(wide) > largest / 8))
+
+
+def _at_the_end(wide: Array, largest: float) -> npt.NDArray[np.bool_]:
+    """Return the numbers that are not finite, or whose sum overflows: some kernels clip them to the largest number."""
+    return infinite(wide, largest) | _near_the_end(wide, largest)
 
 
 def _without_spread(node: WideNode, plain: Mapping[str, Any]) -> bool:

@@ -14,7 +14,8 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-from opshift.opsets.registry.node_traits import attributes_of, float_traits, traits_of
+from opshift.opsets.registry.inner_rounding import InnerRounding
+from opshift.opsets.registry.node_traits import float_traits, traits_of
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.proof.rounding.bound import FACTOR, Bound
 from opshift.passes.proof.rounding.inner_sums import (
@@ -31,6 +32,13 @@ from opshift.passes.runtime.ort_models import Array
 
 RUNS = 4
 """The number of perturbed runs that differ in more than the seed."""
+FIRST = tuple((turn, 0) for turn in range(RUNS))
+"""The turns and seeds of the runs that are always needed."""
+MORE = tuple(((2, 0, 2, 0, 2, 0, RUNS - 1, 0)[seed % 8], seed) for seed in range(1, 16))
+"""The turns and seeds of further runs.
+
+The few elements of one size may have small errors by chance, and cancelling numbers may have moved alike.
+"""
 UNITS_OF_SCALES = 64.0
 """The units by which scales of quantized values are perturbed.
 
@@ -163,6 +171,10 @@ class Perturbation:
         ends = np.iinfo(one.dtype)
         return np.asarray(np.clip(chosen, ends.min, ends.max), one.dtype)
 
+    def inside(self, node: WideNode) -> InnerRounding:
+        """Return the perturbation of results in the steps of a node that feeds them back."""
+        return InnerRounding(float(np.finfo(kernel_type(self.plain[node.made[0]])).eps), (self.turn, self.seed))
+
     def made(
         self, node: WideNode, read: Mapping[str, Any], results: Mapping[str, Any], *, narrow: bool
     ) -> Mapping[str, Any]:
@@ -194,7 +206,7 @@ class Perturbation:
         if Trait.ADDS_ONE in node.traits:
             results = self._shake(
                 results,
-                lambda plain: (_cancelled(node, plain, read), kernel_type(plain)),
+                lambda plain: (_cancelled(node, plain), kernel_type(plain)),
                 units=self._units_of_one(node),
             )
         return self._approximated(node, results) if self.approximate else results
@@ -220,7 +232,7 @@ class Perturbation:
     def _shake(
         self,
         results: Mapping[str, Any],
-        by: Callable[[Any], tuple[Any, _Float]],
+        by: Callable[[Any], tuple[float, _Float]],
         *,
         each: bool = False,
         units: float = 1.0,
@@ -356,7 +368,7 @@ def _shaken(
     like: Any,
     rng: np.random.Generator,
     sign: int,
-    least: Any,
+    least: float,
     dtype: type[np.floating[Any]],
     *,
     each: bool,
@@ -364,27 +376,26 @@ def _shaken(
 ) -> Any:
     """Return floats moved by units of the largest, and at least by those of `least`, in the computation type.
 
-    With `each`, or a `least` for each element of the last axis, an element is moved by its own units. A value that is
-    converted to an integer is moved by its whole accepted error.
+    With `each`, an element is moved by its own units. A value that is converted to an integer is moved by its whole
+    accepted error.
     """
     if not isinstance(value, np.ndarray) or not is_float(value.dtype) or not isinstance(like, np.ndarray):
         return value
     sizes = np.where(np.isfinite(value), np.maximum(np.abs(value), least), least)
-    unit = units * float(np.finfo(dtype).eps) * (sizes if each or np.ndim(least) else float(sizes.max(initial=least)))
+    unit = units * float(np.finfo(dtype).eps) * (sizes if each else float(sizes.max(initial=least)))
     factor = FACTOR if is_integer(like) else 1
     signs = sign if sign else rng.integers(0, 2, size=value.shape) * 2 - 1
     with np.errstate(over="ignore"):
         return np.asarray(value + factor * unit * signs, value.dtype)
 
 
-def _cancelled(node: WideNode, value: Any, read: Mapping[str, Any]) -> Any:
+def _cancelled(node: WideNode, value: Any) -> float:
     """Return the absolute error in units of 1 that rounding of a sum with 1 causes in a node's results.
 
     The kernels of onnxruntime 1.32.0 have this error in Elu, Celu and Selu, which then multiply by alpha and gamma.
     Softplus and Mish have it only in double: in float, log(1 + e) is exact to 2 units of its own. Mish multiplies half
     a unit by x, which is above -37 if e still counts. Swish multiplies x by the Sigmoid of alpha * x, whose kernel is
-    exact to little more than a unit of 1, and which also counts above -37. Tanh and Sigmoid in RNN, GRU and LSTM are
-    exact to a unit of 1, and so are gates by which numbers are multiplied that may be large.
+    exact to little more than a unit of 1, and which also counts above -37.
     """
     nodes = node.computing
     added = [_added(inner) for inner in nodes if traits_of(inner).near_one.rounded]
@@ -397,16 +408,7 @@ def _cancelled(node: WideNode, value: Any, read: Mapping[str, Any]) -> Any:
     lost = [traits_of(inner).near_one for inner in nodes]
     most, divided = max((one.factor for one in lost), default=1.0), any(one.divided for one in lost)
     given = (abs(one.f) for inner in nodes for one in inner.attribute if one.name in ("alpha", "gamma"))
-    factor = most * float(np.prod([1 / max(one, 1.0) if divided else one for one in given]))
-    gains = [
-        np.asarray(gain(attributes_of(inner), [read.get(name) for name in inner.input]))
-        for inner in nodes
-        if (gain := traits_of(inner).near_one.gain) is not None
-    ]
-    # One for each element of the last axis, or the largest if the node has other results, too.
-    if len(gains) == 1 and np.shape(value)[-1:] == gains[0].shape:
-        return factor * gains[0]
-    return factor * max((float(one.max()) for one in gains), default=1.0)
+    return most * float(np.prod([1 / max(one, 1.0) if divided else one for one in given]))
 
 
 def _added(node: onnx.NodeProto) -> float:

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from opshift.opsets.registry.inner_rounding import InnerRounding
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.proof.rounding.bound import EXACT, FACTOR, rounded
-from opshift.passes.proof.rounding.perturbation import RUNS, Perturbation
-from opshift.passes.proof.rounding.values import as_integers, is_float_array
+from opshift.passes.proof.rounding.perturbation import FIRST, MORE, Perturbation
+from opshift.passes.proof.rounding.values import as_integers, has, huge, infinite, is_float_array, is_large
 from opshift.passes.proof.rounding.wide_nodes import WideNode, WideRun
-from opshift.passes.proof.wider_types import wider
+from opshift.passes.proof.wider_types import narrowed, wider
 
-Compute = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+Compute = Callable[[Mapping[str, Any], "InnerRounding | None"], Mapping[str, Any]]
 
 
 def is_suspect(node: WideNode, plain: Mapping[str, Any], results: Mapping[str, Any], compute: Compute) -> bool:
@@ -30,23 +31,27 @@ def is_suspect(node: WideNode, plain: Mapping[str, Any], results: Mapping[str, A
     `results` are those of the wide run, `plain` holds the values of the narrow one, and `compute` is the oracle. On the
     kernel's inputs, the two differ only by the rounding inside this node. Its bound is 8 times the distance between the
     oracle's results on these inputs and on perturbed ones, plus 8 units of the largest number read or returned, times
-    the root of the maximum number of terms of a sum (Higham and Mary, 2019). Elements that are not finite in one of the
-    two are left to the marks of overflow. Kernels that quantize are skipped: some turn a number far out of range into
-    the other end of the range (QLinearAdd, QLinearMul, QLinearAveragePool; onnxruntime 1.32.0).
+    the root of the maximum number of terms of a sum (Higham and Mary, 2019). Elements that may overflow in one of the
+    two are left to the marks of overflow, as are sums of numbers whose products may overflow. Kernels that quantize are
+    skipped: some turn a number far out of range into the other end of the range (QLinearAdd, QLinearMul,
+    QLinearAveragePool; onnxruntime 1.32.0).
     """
-    if Trait.QUANTIZES in node.traits:
+    overflows = node.sums and any(has(plain[name], huge) or has(plain[name], infinite) for name in node.read)
+    if Trait.QUANTIZES in node.traits or overflows:
         return False
     allowed = {name: _units(node, plain, name) for name in node.made}
     if not _is_farther(node, plain, results, allowed):
         return False
     read = {name: wider(plain[name]) for name in node.read}
-    first = compute(read)
+    first = compute(read, None)
     if not _is_farther(node, plain, first, allowed):
         return False
     for moved in _perturbed(node, plain, read, first, compute):
         for name in node.made:
             allowed[name] = np.maximum(allowed[name], FACTOR * _distance(moved[name], first[name]))
-    return _is_farther(node, plain, first, allowed)
+        if not _is_farther(node, plain, first, allowed):
+            return False
+    return True
 
 
 def _perturbed(
@@ -55,10 +60,10 @@ def _perturbed(
     """Yield the results of the oracle on perturbed inputs of the kernel."""
     names = (*node.read, *node.made)
     run = WideRun({**read, **first}, dict.fromkeys(names, False), dict.fromkeys(names, False), frozenset(node.read))
-    for turn in range(RUNS):
-        perturbation = Perturbation(run, plain, dict.fromkeys(names, EXACT), {}, turn)
+    for turn, seed in (*FIRST, *MORE):
+        perturbation = Perturbation(run, plain, dict.fromkeys(names, EXACT), {}, turn, seed)
         moved = perturbation.read(node, read)
-        yield perturbation.made(node, moved, compute(moved), narrow=True)
+        yield perturbation.made(node, moved, compute(moved, perturbation.inside(node)), narrow=True)
 
 
 def _units(node: WideNode, plain: Mapping[str, Any], name: str) -> npt.NDArray[np.float64]:
@@ -78,8 +83,14 @@ def _is_farther(
     node: WideNode, plain: Mapping[str, Any], wide: Mapping[str, Any], allowed: Mapping[str, npt.NDArray[np.float64]]
 ) -> bool:
     """Return whether a kernel's result differs from the wide one by more than permitted."""
-    pairs = ((as_integers(wide[name], plain[name]), wider(plain[name]), allowed[name]) for name in node.made)
+    pairs = ((_within_range(wide[name], plain[name]), wider(plain[name]), allowed[name]) for name in node.made)
     return any(bool((_distance(one, other) > most).any()) for one, other, most in pairs)
+
+
+def _within_range(wide: Any, plain: Any) -> Any:
+    """Return a wide result, with infinities where the kernel's result may overflow."""
+    wide = as_integers(wide, plain)
+    return np.where(is_large(narrowed(wide, plain), Trait.ADDS), np.inf, wide) if is_float_array(plain) else wide
 
 
 def _distance(one: Any, other: Any) -> npt.NDArray[np.float64]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opshift.opsets.families.merged_axes import elementwise
+from opshift.opsets.registry.inner_rounding import InnerRounding
 from opshift.opsets.registry.node_traits import float_traits, is_exact, is_firm, traits_of
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.analysis.scopes import inlined, versions
@@ -77,7 +78,8 @@ class WideModel:
             if perturbation:
                 read = perturbation.read(node, given)
             chosen = perturbation is not None and perturbation.narrow and node.rounds_on_the_way
-            results, narrow = self._node(node, read, plain, narrow=chosen)
+            inside = perturbation.inside(node) if perturbation else None
+            results, narrow = self._node(node, read, plain, narrow=chosen, inside=inside)
             if not perturbation and not narrow and self._is_other(run, node, results, plain):
                 self._narrow_only.add(id(node))
                 results, narrow = self._node(node, read, plain)
@@ -110,7 +112,7 @@ class WideModel:
         if not self._by_oracle or node.has_subgraphs:
             return False
         try:
-            return is_suspect(node, plain, results, lambda read: self._wide.node(node.wide, read))
+            return is_suspect(node, plain, results, functools.partial(self._wide.node, node.wide))
         except RejectedError as error:
             if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):
                 raise
@@ -137,7 +139,13 @@ class WideModel:
         return perturbation.after_overflow(overflown, found, results)
 
     def _node(
-        self, node: WideNode, read: Mapping[str, Any], plain: Mapping[str, Any], *, narrow: bool = False
+        self,
+        node: WideNode,
+        read: Mapping[str, Any],
+        plain: Mapping[str, Any],
+        *,
+        narrow: bool = False,
+        inside: InnerRounding | None = None,
     ) -> tuple[Mapping[str, Any], bool]:
         """Return the outputs of a node in wide types, and whether they were computed in narrow ones."""
         traits = traits_of(node.node)
@@ -146,13 +154,14 @@ class WideModel:
         if not narrow and id(node) not in self._narrow_only and not traits.reads_bits:
             self._wide.oracles.clear()
             try:
-                return self._wide.node(node.wide, read), False
+                return self._wide.node(node.wide, read, inside), False
             except RejectedError as error:
                 if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):
                     raise
                 if not isinstance(error, ExcludedError):  # such an error concerns only this input
                     self._narrow_only.add(id(node))
-        results = self.plain.node(node.node, {name: narrowed(value, plain[name]) for name, value in read.items()})
+        narrow_read = {name: narrowed(value, plain[name]) for name, value in read.items()}
+        results = self.plain.node(node.node, narrow_read, inside)
         floats = any(is_wide(value) for value in read.values()) and any(
             isinstance(value, np.ndarray) and value.dtype in WIDE for value in results.values()
         )
