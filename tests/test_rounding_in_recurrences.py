@@ -61,7 +61,7 @@ def layer(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-RIGHT = {
+RIGHT: dict[str, tuple[str, float, int | str, dict[str, Any]]] = {
     "the error of Tanh, multiplied": ("RNN", 4.0, 8, {"direction": "reverse", "clip": 5.0, "bias": 0}),
     "chaotic states": ("RNN", 8.0, 40, {"direction": "bidirectional", "clip": 5.0, "bias": 0}),
     "gates that are large": ("GRU", 12.0, 13, {"activations": ["LeakyRelu", "Sigmoid"], "linear_before_reset": 1}),
@@ -81,7 +81,9 @@ RIGHT = {
 def test_a_layer_with_large_weights_is_equal_to_its_decomposition(case: str) -> None:
     operator, scale, tokens, attributes = RIGHT[case]
     original = layer(operator, scale, tokens, **attributes)
-    assert opshift.convert(original, decompose=[operator]).report.verdict is Verdict.EQUAL
+    report = opshift.convert(original, decompose=[operator]).report
+    assert report is not None
+    assert report.verdict is Verdict.EQUAL
 
 
 def _swapped(name: str) -> Callable[[onnx.NodeProto, dict[str, Array]], None]:
