@@ -49,14 +49,16 @@ def times_one(x, to: int):
 def _element(operands: Operands) -> onnx.TypeProto.Tensor | None:
     """Return the type of the elements of a sequence of tensors; None for anything else."""
     container = first(operands).container
-    kind = container_type(container) if container else onnx.TypeProto()
-    return kind.sequence_type.elem_type.tensor_type if kind.HasField("sequence_type") else None
+    type_proto = container_type(container) if container else onnx.TypeProto()
+    return type_proto.sequence_type.elem_type.tensor_type if type_proto.HasField("sequence_type") else None
 
 
 def _sequence(meaning: Plain, operands: Operands) -> Reason | None:
     element = _element(operands)
-    numbers = element is not None and element.elem_type in (FLOATS | INTEGERS) - {TensorProto.BFLOAT16}
-    return None if numbers else Reason("the input is not a sequence of numbers")
+    numbers = element is not None and element.elem_type in (FLOATS | INTEGERS | {TensorProto.BOOL}) - {
+        TensorProto.BFLOAT16
+    }
+    return None if numbers else Reason("the input is not a sequence of numbers or booleans")
 
 
 def _zero(meaning: Plain, operands: Operands) -> Mapping[str, Any]:

@@ -67,6 +67,15 @@ class Spliced:
         """Add a Gather of one index of an axis."""
         return self.node("Gather", [value, index], output, axis=axis)
 
+    def length(self, value: str, axis: int, output: str, new: Callable[[str], str]) -> str:
+        """Add the length of an axis, a scalar; `new` creates names of the values on the way."""
+        shape = self.node("Shape", [value], new("shape"))
+        return self.element(shape, self.constant(new("axis"), axis), output)
+
+    def difference(self, value: str, other: str, output: str) -> str:
+        """Add a Sub."""
+        return self.node("Sub", [value, other], output)
+
     def split(self, value: str, sizes: list[int], axis: int, outputs: list[str], opset: int, name: str) -> None:
         """Add a Split into parts of these sizes."""
         if opset < 13:

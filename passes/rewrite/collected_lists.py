@@ -182,9 +182,7 @@ def _read_rows(node: onnx.NodeProto, rows: str, facts: Facts, written: Spliced, 
     if node.op_type == SEQUENCE_AT:
         written.element(rows, node.input[1], output)
     elif node.op_type == SEQUENCE_LENGTH:
-        shape = written.node("Shape", [rows], names.new(f"{base}/shape"))
-        first = written.constant(names.new(f"{base}/first"), 0)
-        written.element(shape, first, output)
+        written.length(rows, 0, output, lambda what: names.new(f"{base}/{what}"))
     else:
         axis, new = _join(node)
         _join_rows(output, base, axis, new, rows, facts, written, names)

@@ -44,12 +44,13 @@ def as_loop(
         return Reason("what it stacks along another axis than the first has no known rank", missing=True)
     new = functools.partial(_named_after, names, node.name or node.output[0])
     found = Spliced()
-    length = _length(found, node.input[states], (attributes.get("scan_input_axes") or [0])[0], new)
+    axis = (attributes.get("scan_input_axes") or [0])[0]
+    length = found.length(node.input[states], axis, new("length"), new)
     loop = _body(node, body, attributes, length if any(attributes.get("scan_input_directions") or ()) else "", names)
     results = [name or new("state") for name in node.output[:states]]
     stacked = [new("stacked") for _ in range(lists)]
     whole = make_node(LOOP, "", [length, "", *node.input[:states]], [*results, *stacked], {"body": loop})
-    whole.name = new("Loop")
+    whole.name = new("loop")
     found.nodes.append(whole)
     found.outputs = results
     for name, axis, reverse, facts in zip(stacked, axes, backwards, made[states:], strict=True):
@@ -57,12 +58,6 @@ def as_loop(
         rank = 1 + (facts.rank or 0 if facts else 0)
         found.outputs.append(_moved(found, ordered, axis % rank, rank, new) if axis else ordered)
     return found
-
-
-def _length(found: Spliced, scanned: str, axis: int, new: Callable[[str], str]) -> str:
-    """Emit the number of iterations, a scalar: the length of an axis."""
-    shape = found.node("Shape", [scanned], new("shape"))
-    return found.element(shape, found.constant(new("axis"), axis), new("length"))
 
 
 def _body(
@@ -78,8 +73,8 @@ def _body(
     backwards = attributes.get("scan_input_directions") or [0] * count
     last = turn
     if length:
-        left = inner.node("Sub", [length, turn], new("left"))
-        last = inner.node("Sub", [left, inner.constant(new("one"), 1)], new("last"))
+        left = inner.difference(length, turn, new("left"))
+        last = inner.difference(left, inner.constant(new("one"), 1), new("last"))
     elements = [
         inner.element(name, last if reverse else turn, new(value.name), axis)
         for value, name, axis, reverse in zip(body.input[states:], node.input[states:], axes, backwards, strict=True)
