@@ -585,3 +585,21 @@ def test_bodies_with_the_same_names_keep_their_types() -> None:
         result = opshift.convert(source, opset=opset, verify=False).rewritten
         for one, other in zip(run(source, feeds), run(result, feeds), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+STRINGS = """<ir_version: 8, opset_import: ["": 17]> g (string[%s] x) => (string[%s] y) {
+    y = Scan <num_scan_inputs = 1, body = b (string[%s] row) => (string[%s] z) { z = Identity (row) }> (x)
+}"""
+
+
+@pytest.mark.parametrize("length", ["n", "3"])
+def test_scanned_strings_are_all_kept(length: str) -> None:
+    """Gather of onnxruntime 1.32.0 copies the first string of a slice only; single strings are right."""
+    feeds = {"x": np.array(["a", "b", "c"], object)}
+    single = parse_model(STRINGS % (length, length, "", ""))
+    converted = opshift.convert(single, decompose=["Scan"]).rewritten
+    assert "Scan" not in operators(converted)
+    assert run(converted, feeds)[0].tolist() == feeds["x"].tolist()
+    rows = parse_model(STRINGS % (f"{length},2", f"{length},2", "2", "2"))
+    with pytest.raises(UnsupportedError, match="slices of the element type"):
+        opshift.convert(rows, decompose=["Scan"])

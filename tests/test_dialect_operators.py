@@ -225,6 +225,26 @@ def test_a_tie_at_an_early_step_moves_the_sums_of_later_ones() -> None:
     assert verdicts == [Verdict.EQUAL, *[Verdict.DIFFERENT] * 4]
 
 
+def test_a_zero_point_that_is_one_too_high_behind_a_pool_is_different() -> None:
+    """Every result is a step too high, and only some means are in the middle of two steps."""
+    weights = ", ".join(str(weight) for weight in np.random.default_rng(3).integers(0, 255, 576))
+    text = f"""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> g (uint8[1,8,6,6] a) => (uint8[1,8,6,6] y)
+        <float s = {{0.015625}}, uint8 z = {{128}}, uint8 o = {{120}}, float u = {{0.00268}},
+         uint8[8,8,3,3] w = {{{weights}}}> {{
+            b = com.microsoft.QLinear{WINDOWS} (a, s, z, s, z)
+            y = QLinearConv <pads = [1, 1, 1, 1]> (b, s, z, w, u, z, s, o)
+        }}"""
+    original = onnx.parser.parse_model(text)
+    right = opshift.convert(original, decompose=["com.microsoft"])
+    assert right.report is not None
+    assert right.report.verdict is Verdict.EQUAL
+    wrong = onnx.ModelProto()
+    wrong.CopyFrom(right.rewritten)
+    (point,) = (tensor for tensor in wrong.graph.initializer if tensor.name == "o")
+    point.CopyFrom(onnx.numpy_helper.from_array(np.array(121, np.uint8), "o"))
+    assert opshift.verify(original, wrong).whole.verdict is Verdict.DIFFERENT
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 

@@ -28,7 +28,6 @@ LISTED = {("", operator) for operator in THREE} | {("opshift", "HardmaxAxes")}
 
 # What cannot be said at an opset: fixture without its opset -> opsets, and a word that the refusal must have.
 REFUSED: dict[str, tuple[range, str]] = {
-    "in-scan": (range(7, 9), "Scan"),
     "onehot-bfloat16": (range(7, 13), "bfloat16"),
 }
 

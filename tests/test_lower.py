@@ -375,3 +375,27 @@ def test_the_batch_of_a_scan_goes_into_a_scan_around_it(direction: int, opset: i
 def test_lengths_of_their_own_have_nowhere_to_go() -> None:
     (refusal,) = opshift.plan(batched(0, lengths=True), opset=13).refusals
     assert "a length of its own" in refusal.reason
+
+
+TWICE = """<ir_version: 8, opset_import: ["": 17]> g (float[3,n] x) => (float[3,n] y, float[3,n] z) {{
+    y = {0}
+    z = {0}
+}}"""
+
+
+def test_equal_nodes_share_what_they_become() -> None:
+    """Only what computes the outputs, which keep their names, is written for each."""
+    result = opshift.convert(parse_model(TWICE.format("Softmax <axis = 0> (x)")), decompose=["Softmax"])
+    once = opshift.convert(
+        parse_model(TWICE.format("Softmax <axis = 0> (x)").replace("z = Softmax <axis = 0>", "z = Relu")),
+        decompose=["Softmax"],
+    )
+    assert result.report is not None
+    assert result.report.whole.verdict is opshift.Verdict.EQUAL
+    assert len(result.rewritten.graph.node) == len(once.rewritten.graph.node)
+
+
+def test_random_nodes_are_not_shared() -> None:
+    model = parse_model(TWICE.format("Bernoulli (x)"))
+    nodes = opshift.convert(model, decompose=["Bernoulli"], verify=False).rewritten.graph.node
+    assert [node.op_type for node in nodes].count("RandomUniformLike") == 2

@@ -166,12 +166,12 @@ def _scattered(rows: Rows, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(13, applies_if=_several_last, bind=_scattered, cost=1)
 def scattered(x, axis: int, like: int):
-    """Merge the axes of a row into one, and put the elements in the places of x one after the other.
+    """Merge the axes of a row into one, and scatter the elements to the positions of x in order.
 
     Below opset 14 no Reshape writes a dimension of zero that is not the input's.
     """
     rows = meaning.Itself(op.Flatten(x, axis=axis), axes=[1])
-    # No element is zero, since each is at least one or NaN: all places are found, in order.
+    # No element is zero, since each is at least one or NaN: all positions are found, in order.
     places = op.Transpose(op.NonZero(op.Max(op.Cast(x, to=like), op.Cast(1.0, to=like))), perm=[1, 0])
     return op.ScatterND(x, places, op.Reshape(rows, [-1]))
 

@@ -55,7 +55,7 @@ def by_reciprocal(a, b, to: int):
     return op.Cast(op.Cast(a, to=11) * op.Reciprocal(op.Cast(b, to=11)), to=to)
 
 
-def _of(dtype: int) -> Callable[[Plain, Operands], Reason | None]:
+def _only_for(dtype: int) -> Callable[[Plain, Operands], Reason | None]:
     def applies(meaning: Plain, operands: Operands) -> Reason | None:
         found = first(operands).dtype
         if found is None:
@@ -69,9 +69,9 @@ _SCALES = {name: Tensor(np.array(2.0**power)) for name, power in {"one": 0, "lar
 
 
 # The reciprocal of a number below 2^-1024 is infinite; that of the largest one has 51 digits.
-@lowering(13, applies_if=_of(TensorProto.DOUBLE), bind=lambda meaning, operands: _SCALES, rounds=True)
+@lowering(13, applies_if=_only_for(TensorProto.DOUBLE), bind=lambda meaning, operands: _SCALES, rounds=True)
 def by_scaled_reciprocal(a, b, one: Sequence[int], large: Sequence[int], small: Sequence[int]):
-    """Multiply by the reciprocal, where the divisor is very small by that of a multiple."""
+    """Multiply by the reciprocal; a very small divisor is scaled first, since its reciprocal overflows."""
     scale = op.Where(op.Less(op.Abs(b), small), large, one)
     return a * scale * op.Reciprocal(b * scale)
 
@@ -103,7 +103,7 @@ _PART = Tensor(np.array(2.0**-40))
 # A product with a reciprocal is 2^-51 of itself off, so the first two quotients are too small, and never too large.
 # The first one leaves a rest of less than 2^24 divisors, and the second one a rest of less than two. The size of the
 # lowest integer does not fit, its negative does.
-@lowering(14, applies_if=_of(TensorProto.INT64), bind=lambda meaning, operands: {"part": _PART}, cost=20)
+@lowering(14, applies_if=_only_for(TensorProto.INT64), bind=lambda meaning, operands: {"part": _PART}, cost=20)
 def in_three_parts(a, b, part: Sequence[int]):
     """Divide in double, rounding towards zero, divide the rest likewise, and count whether the last rest holds one."""
     inverse = op.Reciprocal(op.Cast(b, to=11))

@@ -75,7 +75,7 @@ def _unsorted(what: TopK, operands: Operands) -> Reason | None:
 
 @lowering(13, applies_if=_unsorted)
 def in_order(x, k):
-    """Sort what may be in any order."""
+    """Sort the elements, although the order is undefined."""
     return meaning.Same(x, k, sorted=1)
 
 

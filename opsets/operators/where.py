@@ -48,7 +48,7 @@ def _of_numbers(x: int, y: int) -> Callable[[Plain, Operands], Reason | None]:
             return Reason(f"the values are not the constants {x} and {y}")
         rank = condition.rank or 0 if condition is not None else 0
         if any(one is not None and (one.size != 1 or (one.rank or 0) > rank) for one in values):
-            return Reason("the result has not the shape of the condition")
+            return Reason("the result does not have the condition's shape")
         return _known(what, operands)
 
     return applies_if

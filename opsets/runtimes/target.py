@@ -171,6 +171,11 @@ class Legality:
     types: Set[int] | None = None
     """The element types that values of the model can have; None if unknown."""
 
+    def has(self, domain: str, name: str) -> bool:
+        """Return whether the target has an operator of ONNX, in whatever form."""
+        absent = self.decomposes(domain, name) or (self.target is not None and not self.target.has(name))
+        return not domain and not absent and schema_at("", name, self.opset) is not None
+
     def decomposes(self, domain: str, name: str) -> bool:
         """Return whether `decompose` names an operator, or its domain if that is not the default one."""
         return not self.decompose.isdisjoint((domain, f"{domain}::{name}") if domain else (name,))

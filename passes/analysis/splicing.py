@@ -25,6 +25,12 @@ def accepts(operator: str, facts: Facts | None, opset: int) -> bool:
     return f"tensor({type_name(facts.dtype)})" in schema.inputs[0].types
 
 
+def selects(facts: Facts | None, opset: int) -> bool:
+    """Return whether Gather can select an element of an axis: onnxruntime 1.32.0 copies one string of each slice."""
+    strings = facts is not None and facts.dtype == TensorProto.STRING and facts.rank != 1
+    return not strings and accepts("Gather", facts, opset)
+
+
 def named_node(name: str, operator: str, inputs: list[str], output: str, **attributes: Any) -> onnx.NodeProto:
     """Return a node of one output."""
     node = make_node(operator, "", inputs, [output], attributes)

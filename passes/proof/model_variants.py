@@ -46,37 +46,34 @@ def with_own_names(source: Runnable) -> Runnable:
     return dataclasses.replace(source, proto=proto, path=None)
 
 
-def equally_decided(before: Runnable, after: Runnable) -> tuple[Runnable, Runnable]:
-    """Return two models that choose the same one of several permitted results, such as sorted largest elements.
+def decided_as(before: onnx.ModelProto, after: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the original model with the choices that the rewritten one made where the specification permits several.
 
-    Where both leave it open equally often, both choose as the installed onnxruntime does.
+    An example is TopK without an order, in place of which there is a sorted one. What both leave open, both choose as
+    the installed onnxruntime does.
     """
-    if len(_undecided(before.proto)) == len(_undecided(after.proto)):
-        return before, after
-    first, second = (dataclasses.replace(source, proto=decided(source.proto), path=None) for source in (before, after))
-    return first, second
-
-
-def decided(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model that chooses one result where the specification permits several."""
-    if not _undecided(model):
-        return model
+    open_before, open_after = _open(before), _open(after)
+    if len(open_before) <= len(open_after):
+        return before
     proto = onnx.ModelProto()
-    proto.CopyFrom(model)
-    for node in _undecided(proto):
-        chosen = traits(node.op_type).decided
-        kept = [attribute for attribute in node.attribute if attribute.name not in chosen]
-        del node.attribute[:]
-        node.attribute.extend([*kept, *(onnx.helper.make_attribute(name, value) for name, value in chosen.items())])
+    proto.CopyFrom(before)
+    for node in ort_models.nodes(proto):
+        if tuple(node.output) in open_before - open_after:
+            chosen = traits(node.op_type).decided
+            kept = [attribute for attribute in node.attribute if attribute.name not in chosen]
+            del node.attribute[:]
+            node.attribute.extend([*kept, *(onnx.helper.make_attribute(name, value) for name, value in chosen.items())])
     return proto
 
 
-def _undecided(model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """Return the nodes with an attribute that leaves the result open."""
+def _open(model: onnx.ModelProto) -> set[tuple[str, ...]]:
+    """Return the outputs of each node with an attribute that leaves the result open."""
     named = {node.op_type for node in ort_models.nodes(model) if node.domain in ("", "ai.onnx")}
     chosen = {name: traits(name).decided for name in named if traits(name).decided}
     nodes = (node for node in ort_models.nodes(model) if node.op_type in chosen) if chosen else ()
-    return [node for node in nodes if any(_leaves_open(one, chosen[node.op_type]) for one in node.attribute)]
+    return {
+        tuple(node.output) for node in nodes if any(_leaves_open(one, chosen[node.op_type]) for one in node.attribute)
+    }
 
 
 def _leaves_open(attribute: onnx.AttributeProto, chosen: Mapping[str, Any]) -> bool:

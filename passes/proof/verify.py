@@ -30,7 +30,7 @@ from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import check_unchanged
 from opshift.passes.proof import repro
 from opshift.passes.proof.kernel_faults import unequal
-from opshift.passes.proof.model_variants import decided, departing_operators, equally_decided, weights, with_own_names
+from opshift.passes.proof.model_variants import decided_as, departing_operators, weights, with_own_names
 from opshift.passes.proof.node_pairs import ENOUGH, compare_pairs, failed
 from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.whole_model import WholeModels
@@ -122,8 +122,9 @@ def verify(
     with onnx_process.limited(timeout, memory):
         before = with_own_names(ort_models.read(original, original_dir, allow_paths, assume_opset))
         after = with_own_names(ort_models.read(rewritten, rewritten_dir, allow_paths))
-        before, after = equally_decided(before, after)
-        pairs = [dataclasses.replace(pair, original=decided(pair.original)) for pair in pairs]
+        if (proto := decided_as(before.proto, after.proto)) is not before.proto:
+            before = dataclasses.replace(before, proto=proto, path=None)
+        pairs = [dataclasses.replace(pair, original=decided_as(pair.original, pair.rewritten)) for pair in pairs]
         limits = within(timeout, memory, (before.proto, after.proto))
         report = progress or (lambda stage, done, total: None)
         options = _options(exact, semantics, timeout, memory, effort, allow_paths, assume_opset)

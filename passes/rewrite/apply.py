@@ -314,23 +314,26 @@ def _lower_graph(
 def _written_twice(
     nodes: Sequence[NodeProto], places: Sequence[int], changed: Collection[int], renamed: dict[str, str]
 ) -> list[int]:
-    """Return the new nodes that compute what an earlier new node does, such as a mask in each layer of attention.
+    """Return the indices of new nodes that compute what an earlier new node does, such as a mask in each layer.
 
-    Their outputs are added to `renamed`. Those that the replaced nodes had keep their names.
+    `places` are the nodes' indices before the change, and `changed` those of the nodes that were replaced: their
+    outputs keep their names, and are computed once each. The other outputs are added to `renamed`.
     """
     kept = {name for index in changed for name in nodes[index].output}
-    written: dict[bytes, NodeProto] = {}
+    written: dict[tuple[str | bytes, ...], NodeProto] = {}
     twice = []
     first = next((index for index, place in enumerate(places) if place != index), len(places))
     for index in sorted(range(first, len(places)), key=places.__getitem__):
         node = nodes[index]
-        if node.op_type == CONSTANT or any(subgraphs(node)) or Trait.RANDOM in float_traits(node):
+        if node.op_type == CONSTANT:
             continue
         read = [renamed.get(name, name) for name in node.input]
-        work = NodeProto(op_type=node.op_type, domain=node.domain, input=read, attribute=node.attribute)
-        earlier = written.setdefault(work.SerializeToString(deterministic=True), node)
+        attributes = [one.SerializeToString(deterministic=True) for one in node.attribute]
+        earlier = written.setdefault((node.op_type, node.domain, *read, *attributes), node)
+        if earlier is node or any(subgraphs(node)) or Trait.RANDOM in float_traits(node):
+            continue
         alike = all(node.output) and all(earlier.output) and len(earlier.output) == len(node.output)
-        if earlier is not node and alike and kept.isdisjoint(node.output):
+        if alike and kept.isdisjoint(node.output):
             renamed.update(zip(node.output, earlier.output, strict=True))
             twice.append(index)
     return twice

@@ -344,28 +344,28 @@ class Deriver:
     ) -> Sequence[_Derived] | Failure:
         """Keep the nodes of a body that are legal as they stand, and derive the others with what is left."""
         pending, needed = specialised.pending, specialised.needed
-        # Under measured costs a node can cost anything, otherwise one at least.
-        each = 0 if self.optimize else 1
-        least = body.cost + each * len(pending)
+        # Under measured costs a node can cost anything; one of an operator that the target lacks may become a constant.
+        each = [int(not self.optimize and self.legality.has(one.node.domain, one.node.name)) for one in pending]
+        least = body.cost + sum(each)
         derived: list[_Derived | None] = []
-        for node, _, names, made in pending:
+        for place, (node, _, names, made) in enumerate(pending):
             if least >= limit:
                 return Failure("it costs more", least=least)
             unchanged = self._native.unchanged(node, made, len(names))
             derived.append((unchanged, range(len(node.inputs))) if unchanged else None)
-            least += unchanged.cost - each if unchanged else 0.0
+            least += unchanged.cost - each[place] if unchanged else 0.0
         for place, (node, _, names, _) in enumerate(pending):
             if least >= limit:
                 return Failure("it costs more", least=least)
             if derived[place] is not None:
                 continue
             used = tuple(name in needed for name in names)
-            left = math.inf if self.optimize else limit - least + each
+            left = math.inf if self.optimize else limit - least + each[place]
             found = self._derive_node(dataclasses.replace(node, used=used), stack, left)
             if isinstance(found, Failure):
-                return dataclasses.replace(found, least=found.least and found.least + least - each)
+                return dataclasses.replace(found, least=found.least and found.least + least - each[place])
             derived[place] = found
-            least += found[0].cost - each
+            least += found[0].cost - each[place]
         if least >= limit:
             return Failure("it costs more", least=least)
         return list(filter(None, derived))

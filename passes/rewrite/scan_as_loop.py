@@ -14,7 +14,7 @@ from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.structural import IDENTITY, LOOP, UNBATCHED_SCAN
 from opshift.passes.analysis.inference import make_node
-from opshift.passes.analysis.splicing import Spliced, accepts
+from opshift.passes.analysis.splicing import Spliced, selects
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import subgraphs
 
@@ -34,14 +34,16 @@ def as_loop(
     states, lists = len(node.input) - count, len(body.output) - (len(node.input) - count)
     axes = attributes.get("scan_output_axes") or [0] * lists
     backwards = attributes.get("scan_output_directions") or [0] * lists
+    if len(node.output) != len(body.output):
+        return Reason("it has not as many outputs as its body")
     if opset < UNBATCHED_SCAN:
-        return Reason("Scan-8 has a batch, and becomes no Loop")
+        return Reason("Scan-8 has a batch axis, which Loop lacks")
     if opset < _STEPS and any(backwards):
-        return Reason(f"Slice of opset {opset} cannot turn the order around")
-    if not all(accepts("Gather", facts, opset) for facts in given[states:]):
-        return Reason(f"Gather of opset {opset} does not accept the element type of what it scans")
+        return Reason(f"Slice of opset {opset} cannot reverse an axis")
+    if not all(selects(facts, opset) for facts in given[states:]):
+        return Reason(f"Gather of opset {opset} does not select slices of the element type of a scanned input")
     if any(axis and (facts is None or facts.rank is None) for axis, facts in zip(axes, made[states:], strict=True)):
-        return Reason("what it stacks along another axis than the first has no known rank", missing=True)
+        return Reason("an output stacked along another axis than the first has no known rank", missing=True)
     new = functools.partial(_named_after, names, node.name or node.output[0])
     found = Spliced()
     axis = (attributes.get("scan_input_axes") or [0])[0]

@@ -11,7 +11,7 @@ from opshift.opsets.registry.structural import LOOP, UNBATCHED_SCAN
 from opshift.passes.analysis.iterations import Iterations, loop_iterations, scan_iterations, written
 from opshift.passes.analysis.known_values import Propagation, is_static
 from opshift.passes.analysis.scopes import Scope
-from opshift.passes.analysis.splicing import Spliced, accepts
+from opshift.passes.analysis.splicing import Spliced, accepts, selects
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import nested_nodes, subgraphs
 
@@ -42,8 +42,8 @@ def unrolled(
         return Reason("it has no iteration, and what it returns has no known shape")
     if not all(accepts(operator, facts, opset) for facts in results for operator in ("Unsqueeze", "Concat")):
         return Reason(f"Unsqueeze or Concat of opset {opset} does not accept the element type of what it returns")
-    if not all(accepts("Gather", scope[name], opset) for name, _, _ in counted.scanned):
-        return Reason(f"Gather of opset {opset} does not accept the element type of what it scans")
+    if not all(selects(scope[name], opset) for name, _, _ in counted.scanned):
+        return Reason(f"Gather of opset {opset} does not select slices of the element type of a scanned input")
     return written(node, body, counted, results, names, opset)
 
 

@@ -189,11 +189,13 @@ class Interpreter:
         Raises:
             RejectedError: as for `run`.
         """
-        self._rounding = rounding
+        outside, self._rounding = self._rounding, rounding
         try:
             return self._computed(node, values)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise RejectedError(f"{node.op_type} rejects its input: {error}") from error
+        finally:
+            self._rounding = outside
 
     def _computed(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> Mapping[str, Any]:
         inputs = [values[name] if name else None for name in node.input]

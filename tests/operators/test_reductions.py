@@ -292,6 +292,30 @@ def test_other_elements_than_the_largest_are_different_in_any_order() -> None:
     assert report.whole.verdict is Verdict.DIFFERENT
 
 
+def test_elements_in_any_order_are_not_sorted_ones() -> None:
+    """A rewritten model that leaves the order open, where the original does not, is compared as it is."""
+    report = opshift.verify(parse_model(UNSORTED % (1, 1)), parse_model(UNSORTED % (0, 1)))
+    assert report.whole.verdict is Verdict.DIFFERENT
+
+
+THREE = """<ir_version: 8, opset_import: ["": 17]>
+g (float[3,50] x) => (float[3,20] a, float[3,20] b, float[3,20] c) <int64[1] k = {20}> {
+    a, i = TopK <sorted = %d> (x, k)
+    b, j = TopK <sorted = %d> (x, k)
+    c, l = TopK <sorted = %d> (x, k)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [((0, 0, 1), (1, 1, 1), Verdict.EQUAL), ((0, 0, 1), (1, 1, 0), Verdict.DIFFERENT)],
+)
+def test_the_order_that_a_rewritten_model_leaves_open_was_open(
+    before: tuple[int, ...], after: tuple[int, ...], verdict: Verdict
+) -> None:
+    assert opshift.verify(parse_model(THREE % before), parse_model(THREE % after)).whole.verdict is verdict
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", [F32, np.int64, np.uint8], ids=lambda dtype: dtype.__name__)
 def test_few_elements_of_a_long_axis_are_found_part_by_part(

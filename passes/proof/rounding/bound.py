@@ -131,8 +131,7 @@ Enough = Callable[[Sequence[Bound]], bool]
 def bound_of_steps(plain: Any, runs: Sequence[Any], factor: int = 1) -> Bound:
     """Return the accepted steps of integers that were converted from floats: none far from a tie.
 
-    Quantized values differ by one step or not at all, unless they depend on others that do: then several steps add up,
-    and a few runs do not reach the largest sum. For values that were only cast, `factor` times the distance is
+    Quantized values differ by one step or not at all; for values that were only cast, `factor` times the distance is
     accepted.
     """
     if any(not isinstance(run, np.ndarray) or run.shape != plain.shape for run in runs):
@@ -142,14 +141,13 @@ def bound_of_steps(plain: Any, runs: Sequence[Any], factor: int = 1) -> Bound:
         for run in runs:
             apart = np.fmax(apart, np.abs(run.astype(np.float64) - given))
     ends = _ends(given, [run.astype(np.float64) for run in runs])
-    apart = np.maximum(apart, 2 * apart - 1) if factor == 1 else factor * apart
-    return Bound(float(apart.max(initial=0)), graded=apart, ends=ends)
+    return Bound(factor * float(apart.max(initial=0)), graded=factor * apart, ends=ends)
 
 
 def bound_of_runs(plain: Any, runs: Sequence[Any], *, feeds_back: bool = False) -> Bound:
     """Return the bound of a tensor or a map, from the narrow value and the wide ones (the first one unperturbed).
 
-    If rounding `feeds_back`, an element that moves by more than half of its digits counts for every other one: later
+    If rounding `feeds_back`, an element of which no digit is right counts for every other one: later
     steps read it, and a state that jumps rarely jumps in few runs.
     """
     if isinstance(plain, dict):
@@ -180,7 +178,7 @@ def bound_of_runs(plain: Any, runs: Sequence[Any], *, feeds_back: bool = False) 
         ends = _ends(wider(plain), runs) if whole else None
         return Bound(slack, unstable if unstable.any() else None, graded=graded, ends=ends)
     kept = np.where(lost, 0.0, apart)
-    if feeds_back and float(apart.max(initial=0.0)) > math.sqrt(_eps(plain)) * largest:
+    if feeds_back and lost.any():
         return Bound(_LOST * float(apart.max()), unstable if unstable.any() else None)
     graded = _graded(plain, kept, size, np.where(lost, apart, 0.0))
     return Bound(FACTOR * float(kept.max(initial=0.0)), unstable if unstable.any() else None, graded=graded)

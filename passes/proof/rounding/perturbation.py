@@ -6,7 +6,7 @@ This is Monte Carlo arithmetic (Parker 1997).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,26 +145,20 @@ class Perturbation:
         """Return the inputs of a node, given and as `read` moved them, moved in the other direction."""
         return {name: np.asarray(2 * value - moved[name]) if is_wide(value) else value for name, value in given.items()}
 
-    def with_ties(
-        self, results: Mapping[str, Any], others: Mapping[str, Any], outputs: Collection[str]
-    ) -> Mapping[str, Any]:
-        """Return the results of a node, of which each element is that of one of two runs.
+    def with_ties(self, results: Mapping[str, Any], others: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the results of a node, of which each integer is that of one of two runs.
 
-        Some are as far from it as the narrow run rounds them. Kernels may decide more ties in one direction than a few
-        runs do. So in some of the runs the results lie a step further apart for the next node, though not in what the
-        model returns.
+        Half of them are moved by the difference between the narrow and the wide kernel too.
         """
         rounded = {
-            name: self._tied(name, value, others[name], 0 if name in outputs else self.seed % 2)
+            name: self._tied(name, value, others[name])
             for name, value in results.items()
             if is_integer(self.plain[name]) and np.shape(value) == np.shape(others[name])
         }
         return {**results, **rounded}
 
-    def _tied(self, name: str, one: Array, other: Array, steps: int) -> Array:
-        wide, wide_other = one.astype(np.int64), other.astype(np.int64)
-        further = steps * np.sign(wide - wide_other)
-        chosen = np.where(self.rng.random(one.shape) < 0.5, wide + further, wide_other - further)
+    def _tied(self, name: str, one: Array, other: Array) -> Array:
+        chosen = np.where(self.rng.random(one.shape) < 0.5, one, other).astype(np.int64)
         apart = self.first.apart.get(name)
         if apart is not None and apart.shape == one.shape:
             chosen += np.where(self.rng.random(one.shape) < 0.5, apart, 0)

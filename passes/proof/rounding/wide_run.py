@@ -78,7 +78,8 @@ class WideModel:
             if perturbation:
                 read = perturbation.read(node, given)
             chosen = perturbation is not None and perturbation.narrow and node.rounds_on_the_way
-            inside = perturbation.inside(node) if perturbation else None
+            feeds_back = any(traits_of(inner).feeds_back for inner in node.computing)
+            inside = perturbation.inside(node) if perturbation and feeds_back else None
             results, narrow = self._node(node, read, plain, narrow=chosen, inside=inside)
             if not perturbation and not narrow and self._is_other(run, node, results, plain):
                 self._narrow_only.add(id(node))
@@ -87,7 +88,7 @@ class WideModel:
                 results = perturbation.made(node, read, results, narrow=narrow and not chosen)
                 if perturbation.decides_ties(node):
                     other, _ = self._node(node, perturbation.opposite(given, read), plain, narrow=chosen)
-                    results = perturbation.with_ties(results, other, self.outputs)
+                    results = perturbation.with_ties(results, other)
             results = {name: as_integers(value, plain[name]) for name, value in results.items()}
             if not perturbation and node.quantizes(plain):
                 run.apart.update(self._apart(node, plain))
