@@ -176,3 +176,15 @@ def test_an_oracle_is_not_suspect_where_sums_overflow_inside(largest: float, sus
     plain |= {"x": np.full((2, 1, 1), largest, np.float32), "y": np.ones((2, 1, 1, 1), np.float32)}
     results = {"y": -np.ones((2, 1, 1, 1))}
     assert is_suspect(node, plain, results, lambda read, rounding: results) is suspect
+
+
+def test_an_output_beside_a_recurrence_has_its_own_bound() -> None:
+    """One tie of Round moves an element by a whole step, and no other output reads the recurrence."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[9,1,2] x, float[1,4,2] w, float[1,4,4] r, float[50] a)
+        => (float[9,1,1,4] h, float[50] b) <float s = {{0.1}}, float t = {{{0}}}> {{
+        h = RNN <hidden_size = 4> (x, w, r)
+        q = Div (a, s) n = Round (q) m = Mul (n, s) b = Mul (m, t)
+    }}"""
+    right, wrong = (onnx.parser.parse_model(text.format(factor)) for factor in ("1.0", "1.3"))
+    assert opshift.verify(right, right).whole.verdict is Verdict.EQUAL
+    assert opshift.verify(right, wrong).whole.verdict is Verdict.DIFFERENT

@@ -52,7 +52,6 @@ class Rounding:
         self._source, self._limits = source, limits
         self._model = WideModel(source, limits)
         self._approximate = approximate
-        self._feeds_back = any(traits_of(inner).feeds_back for node in self._model.nodes for inner in node.computing)
         self._paths = Paths(self._model.plain)
         self._by_path: dict[Path, Rounding] = {}
 
@@ -160,7 +159,7 @@ class Rounding:
         elif name in self._model.converted and is_integer(value):
             bound = bound_of_steps(value, runs, FACTOR)
         else:
-            bound = bound_of_runs(value, runs, feeds_back=self._feeds_back)
+            bound = bound_of_runs(value, runs, feeds_back=name in self._model.fed_back)
         if name not in self._model.stepped:  # a difference of two steps goes both ways
             bound = replace(bound, ends=None)
         bound = replace(bound, slack=max(bound.slack, rounded(value).slack / 2))
@@ -185,7 +184,7 @@ class Rounding:
             # Integers that floats were cast to have the digits of those.
             like = _as_floats(value) if name in model.converted and is_integer(value) else value
             bound = marked[name].within(rounded(value, in_float=in_float).plus(lost))
-            found.append(replace(bound, estimated=math.inf if self._feeds_back else half_the_digits(like)))
+            found.append(replace(bound, estimated=math.inf if name in model.fed_back else half_the_digits(like)))
         return found
 
 

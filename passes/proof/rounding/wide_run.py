@@ -54,6 +54,7 @@ class WideModel:
         self.quantized = _moved_from(self.nodes, Trait.QUANTIZES)
         self.converted = _moved_from(self.nodes, Trait.CONVERTS)
         self.stepped = _moved_from(self.nodes, Trait.STEPS) | self.converted
+        self.fed_back = _behind_feedback(self.nodes)
         self._narrow_only: set[int] = set()
 
     def run(
@@ -78,8 +79,7 @@ class WideModel:
             if perturbation:
                 read = perturbation.read(node, given)
             chosen = perturbation is not None and perturbation.narrow and node.rounds_on_the_way
-            feeds_back = any(traits_of(inner).feeds_back for inner in node.computing)
-            inside = perturbation.inside(node) if perturbation and feeds_back else None
+            inside = perturbation.inside(node) if perturbation and _feeds_back(node) else None
             results, narrow = self._node(node, read, plain, narrow=chosen, inside=inside)
             if not perturbation and not narrow and self._is_other(run, node, results, plain):
                 self._narrow_only.add(id(node))
@@ -174,6 +174,19 @@ def _moved_from(nodes: Sequence[WideNode], trait: Trait) -> frozenset[str]:
     found: set[str] = set()
     for node in nodes:
         if trait in node.traits or (node.selects and not found.isdisjoint(node.node.input[:1])):
+            found.update(node.made)
+    return frozenset(found)
+
+
+def _feeds_back(node: WideNode) -> bool:
+    return any(traits_of(inner).feeds_back for inner in node.computing)
+
+
+def _behind_feedback(nodes: Sequence[WideNode]) -> frozenset[str]:
+    """Return the values that depend on a node in which the rounding of one step reaches later ones."""
+    found: set[str] = set()
+    for node in nodes:
+        if _feeds_back(node) or not found.isdisjoint(node.read):
             found.update(node.made)
     return frozenset(found)
 
