@@ -139,6 +139,7 @@ def test_the_refusal_names_the_assumption(operator: str, opset: int, request_of:
     assert not opshift.plan(original, assume=["approximate"], **request_of).refusals
 
 
+@pytest.mark.slow
 def test_a_network_of_gelus_is_within_the_bound() -> None:
     rng = np.random.default_rng(0)
     weights = [rng.normal(size=(8, 8)).astype(np.float32) / 3 for _ in range(3)]

@@ -241,6 +241,7 @@ def test_a_loop_that_ends_by_its_values_stays() -> None:
         opshift.convert(parsed(text), decompose=["Loop"])
 
 
+@pytest.mark.slow
 def test_a_loop_that_would_be_too_many_nodes_stays() -> None:
     with pytest.raises(UnsupportedError):
         opshift.convert(parsed(LOOP % 1000), decompose=["Loop"])

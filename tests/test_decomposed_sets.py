@@ -89,7 +89,7 @@ def test_an_operator_is_decomposed_or_listed(operator: str, monkeypatch: pytest.
     assert bool(plan.refusals) == (operator in IRREDUCIBLE), [refusal.reason for refusal in plan.refusals]
 
 
-@pytest.mark.fast(16)
+@pytest.mark.fast(8)
 @pytest.mark.parametrize("operator", sorted(set(smallest()) - WITHOUT_CASE - IRREDUCIBLE.keys()))
 def test_growing_sets_end(operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(zlib.crc32(operator.encode()))

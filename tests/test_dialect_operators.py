@@ -37,7 +37,7 @@ def test_every_operator_has_cases() -> None:
     assert set(NAMES) <= set(dialect.operators(MICROSOFT))
 
 
-@pytest.mark.fast(8)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_node_is_replaced_and_verified(case: Case) -> None:
     for opset in case.opsets:
@@ -182,6 +182,7 @@ g (uint8[1,8,8,8] a) => (float[1,5] y)
 POOL = "AveragePool <kernel_shape = [2, 2], strides = [2, 2]>"
 
 
+@pytest.mark.slow
 def test_steps_are_decided_by_rounding_where_both_scales_are_one_constant() -> None:
     """A quarter of the means of four lies in the middle of two steps, and the kernel adds the zero point first."""
     weights = ", ".join(f"{weight:.3f}" for weight in np.random.default_rng(3).normal(size=40))
@@ -205,6 +206,7 @@ SUMMED = "e = DequantizeLinear (b, t, q) f = Add (e, e) c = QuantizeLinear (f, t
 CONVOLVED = "y = QLinearConv <pads = [1, 1, 1, 1]> (c, t, p, w, u, m, t, q)"
 
 
+@pytest.mark.slow
 def test_a_tie_at_an_early_step_moves_the_sums_of_later_ones() -> None:
     """Each mean in the middle of two steps has a direction of its own, and a convolution adds several of them."""
     weights = ", ".join(str(weight) for weight in np.random.default_rng(29).integers(0, 255, 144))
@@ -519,6 +521,7 @@ def test_skip_may_have_a_batch_of_another_name(operator: str, dtype: str) -> Non
     assert result.report.whole.verdict is Verdict.EQUAL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bias", ["c", "24"])
 def test_a_large_bias_takes_the_digits_of_each_row(bias: str) -> None:
     """Products of rows that share it are rounded apart, though no change of the bias tells them apart."""

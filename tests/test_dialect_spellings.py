@@ -37,7 +37,7 @@ CASES = [
 ]
 
 
-@pytest.mark.fast(8)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}: {case[1]} to {case[3]}")
 def test_an_operator_of_onnxruntime_in_the_default_domain_is_replaced(case: tuple[str, int, str, int, str]) -> None:
     body, opset, outputs, target, contains = case

@@ -36,12 +36,14 @@ def model(form: str, scaled: str = "") -> onnx.ModelProto:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", SHOWN)
 def test_a_determinant_whose_terms_cancel_is_equal(form: str) -> None:
     rewritten = opshift.convert(model(form), decompose=["Det"], verify=False).rewritten
     assert opshift.verify(model(form), rewritten).verdict is Verdict.EQUAL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", SHOWN)
 def test_a_determinant_that_is_off_by_a_ten_thousandth_is_different(form: str) -> None:
     scaled = r"o = Det (a) p = Constant <value_float = 1.0001> () \1 = Mul (o, p)"

@@ -581,6 +581,7 @@ def test_an_index_and_its_cast_are_said_at_once(last: int) -> None:
     np.testing.assert_array_equal(run(model, [{"x": x}])[0][0], run(result.model, [{"x": x}])[0][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("outputs", "more"),
     [("float[3,1] y, int64[3,1] i", ""), ("float[3,1] y, float[3,1] z", "z = Cast <to = 1> (i)")],

@@ -71,7 +71,7 @@ def rows(source: onnx.ModelProto, result: opshift.Result) -> None:
 SCALES = {"one": np.array(0.5, np.float32), "along an axis": np.array([0.5, 2, 1, 0.25], np.float32)}
 
 
-@pytest.mark.fast(9)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("opset", [10, 13, 18])
 @pytest.mark.parametrize("zero", [False, True], ids=["", "zero point"])
 @pytest.mark.parametrize("scale", SCALES)

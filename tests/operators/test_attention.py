@@ -180,6 +180,7 @@ def test_an_attention_that_leaves_out_what_the_past_becomes_is_one_with_lengths(
         np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_mask_that_is_neither_spread_nor_as_long_as_the_keys_is_no_input_of_23() -> None:
     """Since 24 a short mask is filled up; in 23 it has one element for all keys, or one for each."""
     text = """<ir_version: 9, opset_import: ["": 23]>

@@ -92,7 +92,7 @@ def partly_named(opset: int, named: tuple[bool, ...], length: int, sizes: list[i
     )
 
 
-@pytest.mark.fast(12)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize(("source", "target"), list(itertools.permutations(OPSETS, 2)))
 def test_outputs_without_a_name_count(source: int, target: int) -> None:
     """Split-13 without sizes makes as many parts as the node has outputs, also of those that have no name."""
