@@ -604,3 +604,15 @@ def test_scanned_strings_are_all_kept(length: str) -> None:
     rows = parse_model(STRINGS % (f"{length},2", f"{length},2", "2", "2"))
     with pytest.raises(UnsupportedError, match="slices of the element type"):
         opshift.convert(rows, decompose=["Scan"])
+
+
+@pytest.mark.parametrize(("opset", "refused"), [(9, True), (11, False)])
+def test_a_scan_without_a_state_becomes_a_loop_where_that_needs_none(opset: int, refused: bool) -> None:
+    text = STRINGS.replace("string", "float").replace("17", str(opset)) % ("n,2", "n,2", "2", "2")
+    if refused:
+        with pytest.raises(UnsupportedError, match="at least one state"):
+            opshift.convert(parse_model(text), opset=7)
+        return
+    converted = opshift.convert(parse_model(text), opset=7).rewritten
+    onnx.checker.check_model(converted, full_check=True)
+    assert "Loop" in operators(converted)

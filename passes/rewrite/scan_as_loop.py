@@ -19,7 +19,10 @@ from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import subgraphs
 
 _STEPS = 10
-"""The first opset whose Slice has steps, which turn the order around."""
+"""The first opset whose Slice has steps, which reverse an axis."""
+
+_STATELESS = 11
+"""The first opset whose Loop may carry no state."""
 
 
 def as_loop(
@@ -38,6 +41,8 @@ def as_loop(
         return Reason("it has not as many outputs as its body")
     if opset < UNBATCHED_SCAN:
         return Reason("Scan-8 has a batch axis, which Loop lacks")
+    if opset < _STATELESS and not states:
+        return Reason(f"Loop of opset {opset} has at least one state, and this has none")
     if opset < _STEPS and any(backwards):
         return Reason(f"Slice of opset {opset} cannot reverse an axis")
     if not all(selects(facts, opset) for facts in given[states:]):
