@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import onnx
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.microsoft.rfft import FLOATS, LONGEST, form_of, transformed, unsupported
+from opshift.opsets.microsoft.rfft import FLOATS, LONGEST, in_form, transformed, unsupported
 from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse
@@ -57,11 +58,7 @@ def _signal(attributes: Mapping[str, Any], rank: int, opset: int) -> Sequence[in
     return range(max(rank - 1 - attributes["signal_ndim"], 0), rank)
 
 
-def _form(form: str) -> Callable[[Irfft, Operands], Reason | None]:
-    def applies_if(what: Irfft, operands: Operands) -> Reason | None:
-        return _unsupported(what, operands) or (None if form_of(what, operands) == form else Reason(""))
-
-    return applies_if
+_form = functools.partial(in_form, _unsupported)
 
 
 def _axis(what: Irfft, operands: Operands) -> Mapping[str, Any]:

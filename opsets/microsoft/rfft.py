@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,11 +83,20 @@ def form_of(what: Any, operands: Operands) -> str:
     return "one axis" if what.signal_ndim == 1 else "more axes"
 
 
-def _form(form: str) -> Callable[[Rfft, Operands], Reason | None]:
-    def applies_if(what: Rfft, operands: Operands) -> Reason | None:
-        return unsupported(what, operands, 0) or (None if form_of(what, operands) == form else Reason(""))
+Applies = Callable[[Any, Operands], Reason | None]
+"""The condition of a lowering: None if it applies, else the reason."""
+
+
+def in_form(fault: Applies, form: str) -> Applies:
+    """Return the condition of a lowering: the transform has no fault, and the form that the lowering is for."""
+
+    def applies_if(what: Any, operands: Operands) -> Reason | None:
+        return fault(what, operands) or (None if form_of(what, operands) == form else Reason(""))
 
     return applies_if
+
+
+_form = functools.partial(in_form, functools.partial(unsupported, behind=0))
 
 
 def _axis(what: Rfft, operands: Operands) -> Mapping[str, Any]:

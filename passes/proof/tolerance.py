@@ -39,7 +39,7 @@ from opshift.passes.proof.rounding.values import is_integer
 from opshift.passes.proof.rounding.wide_run import WideModel
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 
-_MORE_RUNS = 16
+_BLOCK = 16  # runs that are added while they find more choices
 _MOST_RUNS = 64
 _KEPT = 8  # maximum number of cached paths through a model
 
@@ -94,10 +94,10 @@ class Rounding:
             runs += [perturbed(turn, seed) for turn, seed in MORE]
             bounds = found(runs)
         # Each close choice is another one in a part of the random runs only, so they go on while they find more.
-        known, seed = 0, _MORE_RUNS
+        known, seed = 0, len(MORE) + 1
         while not enough(bounds) and seed < _MOST_RUNS and (choices := _unstable(bounds)) > known:
-            runs += [perturbed(2, seed + more) for more in range(_MORE_RUNS)]
-            bounds, known, seed = found(runs), choices, seed + _MORE_RUNS
+            runs += [perturbed(2, seed + more) for more in range(_BLOCK)]
+            bounds, known, seed = found(runs), choices, seed + _BLOCK
         if enough(bounds):
             return bounds
         return self._inside(feeds, plain, outputs, inexact, enough) or bounds

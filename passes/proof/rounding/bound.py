@@ -147,8 +147,8 @@ def bound_of_steps(plain: Any, runs: Sequence[Any], factor: int = 1) -> Bound:
 def bound_of_runs(plain: Any, runs: Sequence[Any], *, feeds_back: bool = False) -> Bound:
     """Return the bound of a tensor or a map, from the narrow value and the wide ones (the first one unperturbed).
 
-    If rounding `feeds_back`, an element of which no digit is right counts for every other one: later
-    steps read it, and a state that jumps rarely jumps in few runs.
+    If rounding `feeds_back`, an element of which no digit is right counts for every other one: later steps
+    read it, and a state that jumps rarely jumps in few runs.
     """
     if isinstance(plain, dict):
         return bound_of_runs(as_array(plain), [wider(as_array(run)) for run in runs], feeds_back=feeds_back)

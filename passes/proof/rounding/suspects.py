@@ -22,7 +22,7 @@ from opshift.passes.proof.rounding.values import as_integers, has, huge, infinit
 from opshift.passes.proof.rounding.wide_nodes import WideNode, WideRun
 from opshift.passes.proof.wider_types import narrowed, wider
 
-Compute = Callable[[Mapping[str, Any], "InnerRounding | None"], Mapping[str, Any]]
+Compute = Callable[[Mapping[str, Any], InnerRounding | None], Mapping[str, Any]]
 
 
 def is_suspect(node: WideNode, plain: Mapping[str, Any], results: Mapping[str, Any], compute: Compute) -> bool:
