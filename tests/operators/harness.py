@@ -12,7 +12,7 @@ import importlib
 import itertools
 import pkgutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
@@ -350,12 +350,12 @@ class Table:
         ]
         assert not found or bool(case.departs) == any(found), found
 
-    def native_runs(self, case: Case) -> dict[int, tuple[list[Array], list[Array]]]:
-        """Return, by version, what onnxruntime's own kernels compute; without the versions that have none."""
+    def native_runs(self, case: Case, *, but: Collection[int] = ()) -> dict[int, tuple[list[Array], list[Array]]]:
+        """Return what onnxruntime's own kernels compute, by version, `but` for some and those without a kernel."""
         outputs = {}
         for since, opset in first_opsets(self.operator).items():
-            model = native_model(self.operator, case, opset)
-            if isinstance(model, Reason):
+            model = None if since in but else native_model(self.operator, case, opset)
+            if model is None or isinstance(model, Reason):
                 continue
             try:
                 outputs[since] = ran(model, feeds_of(self.operator, case))
@@ -368,7 +368,9 @@ class Table:
         return outputs
 
     def test_onnxruntime_runs_each_version(self) -> None:
-        run_by_some = {since for case in self.cases for since in self.native_runs(case)}
+        run_by_some: set[int] = set()
+        for case in self.cases:
+            run_by_some |= self.native_runs(case, but=run_by_some).keys()
         assert run_by_some | set(self.unrun) == set(first_opsets(self.operator))
         assert not run_by_some & set(self.unrun)
 
