@@ -80,15 +80,16 @@ class Case:
 
 @dataclass(frozen=True)
 class Refused:
-    """A model, given as text, that cannot be converted as requested: the code, and words in the reason."""
+    """A model, given as text, that cannot be converted as requested, and the code of its one refusal."""
 
     model: str
     code: Code
-    words: str
+    why: str
+    """The reason in a few words, for the name of the test."""
     request: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.code}-{'-'.join(map(str, self.request.values()))}-{self.words}"
+        return f"{self.code}-{'-'.join(map(str, self.request.values()))}-{self.why}"
 
 
 def by_axis(make: Callable[[int, int], Array]) -> tuple[Case, ...]:
@@ -496,7 +497,7 @@ class Table:
     def test_refusal(self, refused: Refused) -> None:
         plan = opshift.plan(parse_model(refused.model), **refused.request)
         assert [refusal.code for refusal in plan.refusals] == [refused.code]
-        assert refused.words in str(plan.refusals[0])
+        assert plan.refusals[0].operator.partition("-")[0] in (self.operator.name, "")
 
 
 def converted(model: onnx.ModelProto, **request: Any) -> onnx.ModelProto:
