@@ -32,11 +32,11 @@ from opshift.opsets.registry.operator import SPELLING, Node, Operator, known_ope
 from opshift.opsets.registry.schema import NEWEST, OLDEST, schema_at
 from opshift.opsets.registry.schema_only import has_body
 from opshift.opsets.runtimes.target import Legality
-from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Replace
 from opshift.passes.rewrite.fragment import Fragment, operand_sources
 from opshift.passes.rewrite.groups import subgraph
 from opshift.passes.rewrite.lowering_search import Deriver
+from opshift.passes.rewrite.node_models import alone
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tests")]
 

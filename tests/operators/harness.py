@@ -36,10 +36,10 @@ from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import infer, make_node, typed
 from opshift.passes.base.errors import UnsupportedError
 from opshift.passes.base.results import Code
-from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Replace
 from opshift.passes.rewrite.fragment import Fragment, operand_sources
 from opshift.passes.rewrite.lowering_search import Deriver
+from opshift.passes.rewrite.node_models import alone
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
