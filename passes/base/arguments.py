@@ -32,7 +32,7 @@ def check_types(asked: Mapping[str, Any]) -> None:
             raise UsageError(f"{name} is True or False, not {_shown(asked[name])}.")
     if not isinstance(asked.get("verify", True), bool) and not _is_one_of(asked["verify"], ("nodes",)):
         raise UsageError(f"verify is True, False or 'nodes', not {_shown(asked['verify'])}.")
-    if asked.get("save_repro") is not None and not isinstance(asked["save_repro"], str | os.PathLike):
+    if asked.get("save_repro") is not None and not _is_path(asked["save_repro"]):
         raise UsageError(f"save_repro is the path of a folder, not {_shown(asked['save_repro'])}.")
     semantics = asked.get("semantics", "runtime")
     if not _is_one_of(semantics, ("runtime", "spec")):
@@ -124,8 +124,16 @@ def _names(name: str, value: Any) -> None:
     if not isinstance(value, Collection) or getattr(value, "ndim", 1) != 1:
         raise UsageError(f"{name} must be a list of {what}, not {_shown(value)}.")
     for item in value:
-        if not isinstance(item, str | os.PathLike if name == "allow_paths" else str):
+        if not (_is_path(item) if name == "allow_paths" else isinstance(item, str)):
             raise UsageError(f"{name} must be a list of {what}; {_shown(item)} is not valid.")
+
+
+def _is_path(value: Any) -> bool:
+    """Return whether a value can be a path; an empty one, as of an unset variable, would be the working directory."""
+    if not isinstance(value, str | os.PathLike):
+        return False
+    text = os.fspath(value)
+    return isinstance(text, str) and bool(text) and "\0" not in text
 
 
 def _is_sequence(value: Any) -> bool:
