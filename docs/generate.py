@@ -1,4 +1,5 @@
-"""Write docs/operators.md, docs/dialect.md, docs/ml.md, pictures, opsets/data/bodies.onnxtxt, and what pages show.
+"""Write docs/operators.md, docs/dialect.md, docs/ml.md, pictures, opsets/data/bodies.onnxtxt, docstrings' options and
+the outputs in pages.
 
 `python docs/generate.py` writes them; `--check` changes nothing and fails where one is out of date. A page that needs
 packages which are not installed is left as it is.
@@ -30,6 +31,7 @@ from types import FunctionType
 from typing import Any
 
 import dialect_page
+import docstrings
 import onnx.defs
 import pictures
 
@@ -430,6 +432,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         DIALECT: dialect_page.page,
         ML: dialect_page.ml_page,
         BODIES: bodies_file,
+        **{path: functools.partial(docstrings.with_options, path) for path in docstrings.FUNCTIONS},
         **pictures.PICTURES,
     }
     asked = [page.resolve() for page in options.pages] or [*written, *SHOWN]

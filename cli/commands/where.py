@@ -44,9 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "built-in ones, but only the oldest onnxruntime releases that run the model)",
     )
     shared.add_shape_options(group)
-    shared.add_allow_path(group)
-    shared.add_assume(group)
-    shared.add_assume_opset(group)
+    shared.add_options(group, "allow_paths", "assume", "assume_opset")
     output = parser.add_argument_group("output")
     output.add_argument(
         "--badge",
@@ -76,13 +74,7 @@ def run(options: argparse.Namespace) -> int:
         options.model = models[0]
     request = {
         "targets": targets or None,
-        "assume": tuple(dict.fromkeys(options.assume)),
-        "assume_opset": options.assume_opset,
-        "input_shapes": shared.input_shapes(options),
-        "dims": shared.dims(options),
-        "batch": options.batch,
-        "fold": options.fold,
-        "allow_paths": tuple(options.allow_path),
+        **shared.arguments(options, "assume", "assume_opset", "input_shapes", "dims", "batch", "fold", "allow_paths"),
     }
     with terminal.progress(options.quiet, options.verbose) as progress:
         entries = list(looked_at(models, request, options, progress))

@@ -20,9 +20,10 @@ from opshift.opsets.runtimes.profiles import INSTALLED
 from opshift.passes.analysis.departures import bound_of
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits
+from opshift.passes.base.assumptions import APPROXIMATE, FITS, TENSOR_OUTPUT
 from opshift.passes.base.errors import VerificationError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import APPROXIMATE, FITS, TENSOR_OUTPUT, Action, Check, Report, Verdict
+from opshift.passes.base.results import Action, Check, Report, Verdict
 from opshift.passes.conversion.request import Request, report_stage
 from opshift.passes.conversion.result import Result
 from opshift.passes.io import external_data as external

@@ -27,8 +27,9 @@ from opshift.opsets.registry.structural import CAST, IDENTITY, LOOP
 from opshift.opsets.registry.traits import Flow
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.schema_bodies import bodies
+from opshift.passes.base.assumptions import APPROXIMATE, ASSUMPTIONS
 from opshift.passes.base.limits import Deadline
-from opshift.passes.base.results import APPROXIMATE, ASSUMPTIONS, Candidate
+from opshift.passes.base.results import Candidate
 from opshift.passes.rewrite.fragment import (
     Constant,
     Failure,
