@@ -415,6 +415,9 @@ SUBJECTS = (
     ),
     Subject("ArgMax", "blocked", {"axis": 1}, ("float[48,180]",), keep=True),
     Subject("ArgMax", "blocked_at_run_time", {"axis": 1}, ("float[n,m]",), opset=18, keep=True),
+    Subject(
+        "ArgMax", "blocked_at_run_time", {"axis": 2, "select_last_index": 1}, ("int32[a,b,m]",), opset=18, keep=True
+    ),
     Subject("ArgMax", "first_blocked_in_bytes", {"axis": 1}, ("float[9,36,26]",), opset=18, keep=True),
     Subject(
         "ArgMax",
@@ -1256,8 +1259,8 @@ SURVIVORS = (
     ),
     (
         "(ArgMax.blocked|Hardmax.scattered)_at_run_time",
-        r"constant of node/(Mul|Add)\S*: .*|node/Add\S*: is Sub",
-        "blocks of any length that divides the row have the same maximum",
+        "constant of node/Mod: element 0 is .*|node/ArgMin: axis=-1",
+        "no row is as long as the first number, and the divisors are a vector, whose axis -1 is axis 0",
     ),
     ("OneHot.scattered", r"node/Gather\S*: axis=-1", "values is a vector, whose axis -1 is axis 0"),
     (r"OneHot.scattered\(axis=-1", "node/Concat: inputs turned", "the last of the three parts is empty"),

@@ -237,6 +237,8 @@ def permitted(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
         raise UsageError(f"allow_paths is a list of directories, not {paths!r} alone.")
     found = []
     for path in paths:
+        if not os.fspath(path):  # as of an unset variable: it would be the working directory
+            raise UsageError("--allow-path '': the name of a folder is missing.")
         try:
             found.append(Path(path).resolve(strict=True))
         except (OSError, RuntimeError, ValueError) as error:

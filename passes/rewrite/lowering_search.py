@@ -138,7 +138,7 @@ class Deriver:
         if _returns(stack, key) > RETURNS:
             return Failure(circular, busy=frozenset(stack))
         for failure in self._failed.get(key, ()):
-            if all(other in stack for other in failure.busy) and not 0 < failure.least < limit:
+            if not 0 < failure.least < limit and self._holds(failure, stack):
                 return failure
         found = native = self._native.of(lifted, nested=bool(stack))
         if not all(facts is None or facts.holdable for facts in lifted.operands):
@@ -155,13 +155,42 @@ class Deriver:
         if isinstance(found, Fragment) or not (found.busy or found.least):
             memo[key] = found
         else:
-            self._failed.setdefault(key, []).append(found)
+            others = (one for one in self._failed.get(key, ()) if found.least or not found.busy <= one.busy)
+            self._failed[key] = [*others, found]
         if not stack and len(self._nested) > REMEMBERED:
             self._nested.clear()
             self._costs.clear()
         if not stack:
             self._failed.clear()
         return found
+
+    def _holds(self, failure: Failure, stack: tuple[Any, ...]) -> bool:
+        """Return whether a failure below other nodes in progress holds below these ones.
+
+        Each node that it depends on must be one of these, or be known to fail below them. Nodes whose derivations all
+        need each other have none: of all nodes that the failure depends on, those go that may have another one.
+        """
+        needed = failure.busy.difference(stack)
+        if failure.least or not needed:
+            return not needed
+        depends: dict[Any, list[frozenset[Any]]] = {}
+        queue = [*needed]
+        while queue:
+            if (key := queue.pop()) in depends:
+                continue
+            if isinstance(self._nested.get(key), Failure):
+                depends[key] = [frozenset()]
+            else:
+                depends[key] = [one.busy.difference(stack) for one in self._failed.get(key, ()) if not one.least]
+            if not depends[key] and key in needed:
+                return False
+            queue += itertools.chain.from_iterable(depends[key])
+        while needed <= depends.keys():
+            left = {key for key, ways in depends.items() if any(way <= depends.keys() for way in ways)}
+            if len(left) == len(depends):
+                return True
+            depends = {key: depends[key] for key in left}
+        return False
 
     def _faster(self, lifted: Lifted, native: Fragment, stack: tuple[Any, ...], key: tuple[Any, ...]) -> Fragment:
         """Return a fragment that is faster than the legal node by a margin, or else the node itself."""
