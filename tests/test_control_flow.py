@@ -594,6 +594,7 @@ STRINGS = """<ir_version: 8, opset_import: ["": 17]> g (string[%s] x) => (string
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", ["n", "3"])
 def test_scanned_strings_are_all_kept(length: str) -> None:
     """Gather of onnxruntime 1.32.0 copies the first string of a slice only; single strings are right."""

@@ -179,6 +179,7 @@ def test_a_value_behind_an_attention_of_unknown_shapes_has_its_type(opset: int) 
     onnx.checker.check_model(result, full_check=True)
 
 
+@pytest.mark.slow
 def test_there_are_cases_of_nearly_every_operator() -> None:
     names = {case.node.name for case in cases() if not case.node.domain}
     missing = {schema.name for schema in defs.get_all_schemas() if not schema.domain} - names

@@ -161,6 +161,7 @@ def test_a_convolution_that_24_bits_do_not_hold_is_refused() -> None:
 SCALES: Mapping[str, tuple[Any, Any]] = {"scalars": ([], []), "by column": ([], [3])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", [7, 9])
 @pytest.mark.parametrize("scales", SCALES)
 @pytest.mark.parametrize("types", [(2, 2, 2), (3, 3, 3), (2, 3, 2)], ids=str)

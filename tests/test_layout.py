@@ -225,6 +225,24 @@ def test_strings_that_name_operators_are_found() -> None:
     ]
 
 
+ONE_FILE_EACH = re.compile("opsets/(operators|microsoft|ml|families)/")
+TWO_MEANINGS = {
+    "Lookup": "the lookups of a value, and those of its inputs, which passes/proof/inputs resolves from them",
+}
+"""Names of two classes, and why."""
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    """The files of operators are apart: each has a class for its meaning."""
+    found: dict[str, list[str]] = {}
+    for path in FILES:
+        if not ONE_FILE_EACH.match(name(path)):
+            for node in ast.walk(parsed(path)):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found.setdefault(node.name, []).append(name(path))
+    assert {one: paths for one, paths in found.items() if len(paths) > 1 and one not in TWO_MEANINGS} == {}
+
+
 LONGEST_CLASS, LONGEST_FUNCTION, MOST_PARAMETERS = 300, 60, 8
 LONG = {
     "passes/convert.py plan": "public: one parameter for each option",

@@ -405,6 +405,7 @@ def test_a_depth_that_is_no_length_is_left_to_the_run(depth: float) -> None:
     assert opshift.plan(made, decompose=["OneHot"]).possible
 
 
+@pytest.mark.slow
 def test_of_an_operator_that_goes_the_fastest_lowering_depends_on_the_shape() -> None:
     graph = "g (float[{shape}] x) => (int64[{out}] y) {{ y = ArgMax <axis = 1, select_last_index = 1> (x) }}"
     small, large = (

@@ -110,6 +110,7 @@ def test_weights_that_are_cast_get_a_wider_type(kind: str) -> None:
     rows(source, opshift.convert(source, opset=11))
 
 
+@pytest.mark.slow
 def test_weights_are_moved_on_the_way() -> None:
     nodes = [
         helper.make_node("Transpose", ["q"], ["t"], perm=[1, 0]),

@@ -370,6 +370,7 @@ def test_rows_without_elements_have_no_mean(shape: tuple[int, ...], axis: int, m
             run(parse_model(text), [{"x": x, "s": scale}])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stash", [TensorProto.BFLOAT16, TensorProto.FLOAT])
 @pytest.mark.parametrize("kind", ["float", "float16"])
 def test_a_normalization_with_statistics_of_another_type_is_verified(stash: int, kind: str) -> None:
