@@ -249,7 +249,10 @@ def _with_types_of_inputs(node: Node, schema: Schema, found: Sequence[Facts]) ->
     bound_types = {
         parameter.type_variable: facts.dtype
         for index, facts in enumerate(node.inputs)
-        if facts is not None and facts.dtype and (parameter := schema.input(index)) is not None and parameter.homogeneous
+        if facts is not None
+        and facts.dtype
+        and (parameter := schema.input(index)) is not None
+        and parameter.homogeneous
     }
     formal = [schema.outputs[min(index, len(schema.outputs) - 1)] for index in range(len(found))]
     return tuple(
