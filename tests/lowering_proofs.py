@@ -589,7 +589,7 @@ def one_hot_settings() -> Mapping[str, list[Setting]]:
         + one_hot_nodes((sign,), floats, ("whole", "absent"), **WHOLE)
         for name, sign in signs.items()
     }
-    found |= {name: one_hot_nodes(any_sign, long) for name in ("gather_mask", "ranked")}
+    found |= {name: one_hot_nodes(any_sign, long) for name in ("gather_mask", "ranked", "reversed_axes")}
     found["where_mask"] = one_hot_nodes(any_sign, long, off_on=(2, 5), values=INT64)
     found["scattered"] = one_hot_nodes(("wrap", "off", "absent"), long)
     found["cast_mask"] = one_hot_nodes(any_sign, long, **ZERO_ONE)

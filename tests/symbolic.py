@@ -865,7 +865,7 @@ class Interpreter:
             axis = from_front(attributes.get("axis", 1), x[0].rank)
             return reshaped(proof, x[0], [times(x[0].shape[:axis]), times(x[0].shape[axis:])], True)
         if name == "Transpose":
-            return transposed(proof, x[0], attributes["perm"])
+            return transposed(proof, x[0], attributes.get("perm", range(x[0].rank)[::-1]))
         if name == "Unsqueeze":
             return unsqueezed(x[0], integers(x[1]))
         if name == "Squeeze":

@@ -551,6 +551,7 @@ SUBJECTS = (
     Subject("OneHot", "scattered", HOT, ("int64[2,3]", "int64[]", "float[2]")),
     Subject("OneHot", "scattered", {**OFF, "axis": 0}, ("int64[2,3]", "int64[]", "float[2]")),
     Subject("OneHot", "ranked", {**HOT, "axis": 1}, ("int64", "int64[]", "float[2]"), opset=18),
+    Subject("OneHot", "reversed_axes", {**HOT, "axis": 0}, ("int64", "int64[]", "float[2]")),
     Subject("ReduceMax", "apart", {}, ("float[2,3,4]", "int64[1]"), keep=True),
     Subject("ReduceSum", "squeezed", {"keepdims": 0}, ("float[2,3,4]", "int64[1]"), keep=True),
     Subject("ReduceSum", "left_alone", {"noop_with_empty_axes": 1}, ("float[2,3]", None), opset=12, keep=True),

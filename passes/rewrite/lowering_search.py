@@ -30,6 +30,7 @@ from opshift.passes.analysis.schema_bodies import bodies
 from opshift.passes.base.assumptions import APPROXIMATE, ASSUMPTIONS
 from opshift.passes.base.limits import Deadline
 from opshift.passes.base.results import Candidate
+from opshift.passes.rewrite.failure_memo import FailureMemo
 from opshift.passes.rewrite.fragment import (
     Constant,
     Failure,
@@ -105,7 +106,7 @@ class Deriver:
         self.assume = assume | {"no-nan"} if "finite-inputs" in assume else assume
         self._memo: dict[Any, Fragment | Failure] = {}
         self._nested: dict[Any, Fragment | Failure] = {}
-        self._failed: dict[Any, list[Failure]] = {}
+        self._failed = FailureMemo(self._nested)
         self._costs: dict[Any, float] = {}
         self._native = NativeNodes(legality, optimize)
         self._specialiser = specialiser or Specialiser(dequantized=legality.dequantized)
@@ -137,9 +138,8 @@ class Deriver:
             return Failure("lowerings nest too deep", busy=frozenset({DEPTH}))
         if _returns(stack, key) > RETURNS:
             return Failure(circular, busy=frozenset(stack))
-        for failure in self._failed.get(key, ()):
-            if not 0 < failure.least < limit and self._holds(failure, stack):
-                return failure
+        if (failure := self._failed.find(key, stack, limit)) is not None:
+            return failure
         found = native = self._native.of(lifted, nested=bool(stack))
         if not all(facts is None or facts.holdable for facts in lifted.operands):
             return Failure("an input has more elements than fit in memory")
@@ -155,42 +155,13 @@ class Deriver:
         if isinstance(found, Fragment) or not (found.busy or found.least):
             memo[key] = found
         else:
-            others = (one for one in self._failed.get(key, ()) if found.least or not found.busy <= one.busy)
-            self._failed[key] = [*others, found]
+            self._failed.add(key, found)
         if not stack and len(self._nested) > REMEMBERED:
             self._nested.clear()
             self._costs.clear()
         if not stack:
             self._failed.clear()
         return found
-
-    def _holds(self, failure: Failure, stack: tuple[Any, ...]) -> bool:
-        """Return whether a failure below other nodes in progress holds below these ones.
-
-        Each node that it depends on must be one of these, or be known to fail below them. Nodes whose derivations all
-        need each other have none: of all nodes that the failure depends on, those go that may have another one.
-        """
-        needed = failure.busy.difference(stack)
-        if failure.least or not needed:
-            return not needed
-        depends: dict[Any, list[frozenset[Any]]] = {}
-        queue = [*needed]
-        while queue:
-            if (key := queue.pop()) in depends:
-                continue
-            if isinstance(self._nested.get(key), Failure):
-                depends[key] = [frozenset()]
-            else:
-                depends[key] = [one.busy.difference(stack) for one in self._failed.get(key, ()) if not one.least]
-            if not depends[key] and key in needed:
-                return False
-            queue += itertools.chain.from_iterable(depends[key])
-        while needed <= depends.keys():
-            left = {key for key, ways in depends.items() if any(way <= depends.keys() for way in ways)}
-            if len(left) == len(depends):
-                return True
-            depends = {key: depends[key] for key in left}
-        return False
 
     def _faster(self, lifted: Lifted, native: Fragment, stack: tuple[Any, ...], key: tuple[Any, ...]) -> Fragment:
         """Return a fragment that is faster than the legal node by a margin, or else the node itself."""
@@ -240,7 +211,7 @@ class Deriver:
         if isinstance(lifted.meaning, constants.Constant) and lifted.meaning.value is not None:
             return _constant(lifted.meaning.value, self.legality.opset)
         tried: list[tuple[Body | WiderTypes | Reason, Fragment | Failure]] = []
-        for candidates in self._candidate_groups(lifted):
+        for candidates in _candidate_groups(lifted, dequantized=self.legality.dequantized, optimize=self.optimize):
             best, found = self._best(tuple(candidates), lifted, stack, most)
             tried += found
             if best:
@@ -290,22 +261,6 @@ class Deriver:
         if best and best.rounds and any(isinstance(one, Failure) and one.least for one in found.values()):
             best = None  # a candidate that was dropped for its cost may not round
         return best, [(candidate, found[place]) for place, candidate in enumerate(candidates)]
-
-    def _candidate_groups(self, lifted: Lifted) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
-        """Yield groups of candidates; a group is tried only if no group before it has a result.
-
-        The first groups have candidates that are preferred for their form or their speed, at any cost.
-        """
-        if self.legality.dequantized:
-            yield _bodies(lifted, (one for one in lifted.operator.lowerings if one.dequantizes))
-        faster: tuple[Lowering, ...] = ()
-        if self.optimize and not lifted.operator.domain:
-            # Without measured costs these are useless, and not loaded.
-            module = importlib.import_module("opshift.opsets.faster")
-            faster = module.LOWERINGS.get(lifted.operator.name, ())
-            yield _bodies(lifted, (one for one in faster if one in module.AT_RUN_TIME))
-            faster = tuple(one for one in faster if one not in module.AT_RUN_TIME)
-        yield from _groups(lifted, (*lifted.operator.lowerings, *faster))
 
     def _derive_by(
         self, candidate: Body | WiderTypes | Reason, lifted: Lifted, stack: tuple[Any, ...], limit: float
@@ -493,6 +448,25 @@ def _without_repeats(native: str, nearest: str) -> str:
 def _bodies(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Body | Reason]:
     for lowering in lowerings:
         yield lowering.body_for(lifted.meaning, lifted.operands)
+
+
+def _candidate_groups(
+    lifted: Lifted, *, dequantized: bool, optimize: bool
+) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
+    """Yield groups of candidates; a group is tried only if no group before it has a result.
+
+    The first groups have candidates that are preferred for their form or their speed, at any cost.
+    """
+    if dequantized:
+        yield _bodies(lifted, (one for one in lifted.operator.lowerings if one.dequantizes))
+    faster: tuple[Lowering, ...] = ()
+    if optimize and not lifted.operator.domain:
+        # Without measured costs these are useless, and not loaded.
+        module = importlib.import_module("opshift.opsets.faster")
+        faster = module.LOWERINGS.get(lifted.operator.name, ())
+        yield _bodies(lifted, (one for one in faster if one in module.AT_RUN_TIME))
+        faster = tuple(one for one in faster if one not in module.AT_RUN_TIME)
+    yield from _groups(lifted, (*lifted.operator.lowerings, *faster))
 
 
 def _groups(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
