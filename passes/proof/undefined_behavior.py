@@ -20,7 +20,7 @@ from opshift.passes.base.limits import Limits
 from opshift.passes.graph.limits import MOST_AXES
 from opshift.passes.graph.traversal import outer_names, subgraphs
 from opshift.passes.proof.bisect import Trace
-from opshift.passes.proof.comparison import Executor
+from opshift.passes.proof.comparison import NO_RANKS, Executor
 from opshift.passes.proof.equality import differs
 from opshift.passes.proof.integer_overflow import overflows, overflows_inside
 from opshift.passes.proof.model_variants import unchecked_operators
@@ -103,15 +103,14 @@ class UndefinedFilter:
             values = self._interpreter.values(feeds) if self._interpreter else self._side.values(feeds)
         except RejectedError:
             values = {**feeds, **self._results(feeds)}
-        if (
-            contradiction(self._original.proto, feeds, values)
-            or self._miscomputed(feeds, values)
-            or self._meaningless(feeds)
-        ):
+        if contradiction(self._original.proto, feeds, values):
+            # If a Scan's body declares vectors of one element, onnxruntime 1.32.0 scans a vector as such vectors.
+            found = self._outputs | {NO_RANKS}
+        elif self._miscomputed(feeds, values) or self._meaningless(feeds):
             found = self._outputs
         else:
             found = self._undefined(values)
-        if optimised and not self._interpreter and found != self._outputs:
+        if optimised and not self._interpreter and not found >= self._outputs:
             with contextlib.suppress(RejectedError):
                 found |= self._undefined(self._optimised_side.values(feeds))
         if found:
