@@ -98,14 +98,16 @@ class Limits:
         timeout: seconds to open it, or to run it once.
         memory: bytes of the process (None: no limit). It is enforced only if the system supports it (RLIMIT_DATA:
             Linux).
-        results: bytes of the outputs of one run; both processes hold them, and this process several times. clock: the
-            time that all steps of a verification share.
+        results: bytes of the outputs of one run; both processes hold them, and this process several times.
+        clock: the time that all steps of a verification share.
+        inside: whether oracles run in this process, for a few numbers whose results are known to be few.
     """
 
     timeout: float = 120.0
     memory: int | None = None
     results: int = GIB
     clock: Clock | None = field(default=None, compare=False)
+    inside: bool = False
 
     def seconds(self, *, ran: bool = False) -> float:
         """Return the seconds that the next step may take: fewer if the model `ran` before."""
