@@ -918,6 +918,8 @@ SUBJECTS = (
     Subject("IsInf", "either", {}, ("float[2,3]",), opset=9),
     Subject("IsInf", "negative", {"detect_positive": 0}, ("float[2,3]",), opset=9),
     Subject("IsInf", "positive", {"detect_negative": 0}, ("float[2,3]",), opset=9),
+    Subject("Gather", "by_matrix", {"axis": 1}, ("float[2,3,4]", "int64[2]"), opset=13, keep=True),
+    Subject("Gather", "by_matrix", {"axis": -1}, ("float[2,3,4]", "int32[n]"), opset=13, keep=True),
     Subject("Gather", "by_number", {"axis": 1}, ("string[2,3]", "int64[2]"), opset=18, keep=True),
     Subject("GatherND", "along_first", {}, ("float[3,2]", "int64[2,1]")),
     Subject("GatherND", "numbered", {}, ("float[3,4,2]", "int64[2,2]")),
