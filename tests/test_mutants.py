@@ -592,6 +592,7 @@ SUBJECTS = (
     Subject("ReduceMean", "of_sum", {}, ("float[n,3,4]", ints(1)), opset=18),
     Subject("ReduceMean", "of_sum_and_sizes", {"keepdims": 0}, ("float[n,m]", ints(1)), opset=18),
     Subject("ReduceProd", "product_of_halves", {}, ("float[n,4]", ints(1)), opset=18),
+    Subject("ReduceProd", "product_in_double", {}, ("int32[n,3]", ints(1)), opset=18, keep=True),
     Subject("ReduceProd", "product_with_last", {"keepdims": 0}, ("float[n,3]", ints(1)), opset=18),
     Subject("ReduceSum", "by_column", {}, ("float[n,3]", ints(1)), opset=18),
     Subject("ReduceSum", "by_column_of_its_length", {}, ("float[n,m]", ints(1)), opset=18),
