@@ -81,12 +81,12 @@ def test_oracle_and_inference_agree_with_the_kernel(case: Case) -> None:
     facts = typed(dataclasses.replace(seen, inputs=known))
     assert isinstance(facts, tuple)
     runner = Runner(Runnable(case.model))
-    if case.runs:
+    if case.runs and not miscomputed(case.model):
         runner.open(optimised=False)
         made = runner.run(feeds, False)
     else:
         with pytest.raises(RejectedError):
-            runner.open(optimised=False)
+            runner.run(feeds, False)
         made = tuple(result for result, used in zip(results, seen.used, strict=False) if used)
     wanted = [(result, fact) for result, fact, used in zip(results, facts, seen.used, strict=False) if used]
     for (result, fact), got in zip(wanted, made, strict=True):

@@ -345,7 +345,7 @@ class PairComparison:
         )
 
 
-MISCOMPUTED = "onnxruntime computes the operator wrongly here, so its numpy oracle did"
+MISCOMPUTED = "onnxruntime computes the operator wrongly here, or not at all, so its numpy oracle did"
 
 _MISSING = "onnxruntime has no kernel for the replacement"
 

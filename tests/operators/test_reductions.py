@@ -108,7 +108,13 @@ class TestReduceMin(Table):
 
 class TestReduceProd(Table):
     operator = reduceprod.OPERATOR
-    cases = (*reductions(18), case(CUBE.astype(np.int64), (1,)), case(np.zeros((0,), np.int64), (0,)))
+    cases = (
+        *reductions(18),
+        case(CUBE.astype(np.int64), (1,)),
+        case(np.zeros((0,), np.int64), (0,)),
+        case(np.full((2, 3), 70000, np.int32), (1,)),
+        case(-np.arange(1, 7).reshape(2, 3), (0, 1), keepdims=0),
+    )
 
 
 class TestReduceSum(Table):
