@@ -163,6 +163,7 @@ def test_a_target_gets_what_it_supports(tmp_path: Path) -> None:
     assert foreign(kept.model) == foreign(fused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activations", ["QUInt8", "QInt8"])
 def test_a_quantized_network_becomes_onnx_again(activations: str, tmp_path: Path) -> None:
     """As onnxruntime.quantization writes it with operators of quantized values (QOperator)."""

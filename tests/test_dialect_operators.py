@@ -387,6 +387,7 @@ def test_a_mask_of_one_column_masks_nothing(operator: str) -> None:
     np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)  # sums of 8 products below 4, in another order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", ["Attention", "MultiHeadAttention", "GroupQueryAttention"])
 def test_a_mask_of_several_layers_is_written_once(operator: str) -> None:
     inputs, node = {

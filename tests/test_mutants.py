@@ -37,10 +37,10 @@ from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Verdict
 from opshift.passes.proof.node_pairs import compare_pairs
 from opshift.passes.proof.pair import Pair
-from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Replace
 from opshift.passes.rewrite.fragment import Fragment, operand_sources
 from opshift.passes.rewrite.lowering_search import Deriver
+from opshift.passes.rewrite.node_models import alone
 from opshift.passes.runtime import oracles
 
 SHARE = 1 if os.environ.get("OPSHIFT_MUTANTS") == "all" else 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
 import inspect
 import sys
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from opshift.passes.base.options import Options
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
-import docstrings  # noqa: E402
+docstrings = importlib.import_module("docstrings")
 
 DEFAULTS = {name: option.default for name, option in OPTIONS.items()}
 SWITCHED = {"verify", "progress"}

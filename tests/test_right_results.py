@@ -210,6 +210,7 @@ QUANTIZED = """g (float16[4] x) => (float8e4m3fn[4] y) { s = Identity(x)
     y = QuantizeLinear<axis = -1, output_dtype = 17>(s, c) }"""
 
 
+@pytest.mark.slow
 def test_the_other_kernel_of_a_node_is_as_right_behind_renamed_inputs() -> None:
     """From opset 23 on onnxruntime 1.32.0 divides float16 by float16 in float16, before in float."""
     result = opshift.convert(model(QUANTIZED, 25, 10), target="qnn")

@@ -103,12 +103,12 @@ def stage_badge(batch: Batch, path: str, entries: Sequence[Entry], targets: Sequ
     """Write the badge together with the report."""
     from opshift.cli.reports.badge import badge
     from opshift.passes.base.errors import reason
-    from opshift.passes.io.atomic_files import target
+    from opshift.passes.io.atomic_files import destination_of
 
     shown = f"--badge {terminal.plain(path)}"
     try:
         named = [fit.target for entry in entries if entry.found for fit in entry.found.fits if targets]
-        batch.draft(target(path).real, shown).write(badge(entries, named).encode())
+        batch.draft(destination_of(path).real, shown).write(badge(entries, named).encode())
     except OSError as error:
         raise UsageError(f"{shown} cannot be written: {reason(error)}.") from error
 

@@ -175,5 +175,5 @@ OPERATOR = Operator(
     fault=fault,
     lowerings=(by_first_hit, by_first_hit_or_nan),
     facts=_facts,
-    traits=Traits(floats=(Trait.MOVES,), compares=True, bounds=("keys_floats",), strings=Strings.LISTED),
+    traits=Traits(floats=(Trait.MOVES,), compares=True, bounds=("keys_floats", "keys_tensor"), strings=Strings.LISTED),
 )

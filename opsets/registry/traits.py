@@ -294,7 +294,7 @@ class Traits:
     compares: bool = False
     """Whether it compares its inputs with each other."""
     bounds: tuple[str, ...] = ()
-    """Attributes that it compares its input with."""
+    """Attributes that it compares its input with: numbers, lists or tensors."""
     landmarks: Callable[[Mapping[str, Any], Sequence[Any]], Iterable[float]] | None = None
     """Numbers that expose an error, such as a narrower type or another order of rounding.
 

@@ -129,7 +129,7 @@ def check_type_names(name: str, value: Any) -> None:
 
 def check_path(path: Any, name: str, forms: str) -> None:
     """Raise UsageError for an argument that is not a path."""
-    if not isinstance(path, str | os.PathLike):
+    if not _is_path(path):
         raise UsageError(f"{name} is {forms}, not {_shown(path)}.")
 
 
@@ -141,8 +141,16 @@ def check_names(name: str, value: Any) -> None:
     if not isinstance(value, Collection) or getattr(value, "ndim", 1) != 1:
         raise UsageError(f"{name} must be a list of {what}, not {_shown(value)}.")
     for item in value:
-        if not isinstance(item, str | os.PathLike if name == "allow_paths" else str):
+        if not (_is_path(item) if name == "allow_paths" else isinstance(item, str)):
             raise UsageError(f"{name} must be a list of {what}; {_shown(item)} is not valid.")
+
+
+def _is_path(value: Any) -> bool:
+    """Return whether a value can be a path; an empty one, as of an unset variable, would be the working directory."""
+    if not isinstance(value, str | os.PathLike):
+        return False
+    text = os.fspath(value)
+    return isinstance(text, str) and bool(text) and "\0" not in text
 
 
 def _is_sequence(value: Any) -> bool:

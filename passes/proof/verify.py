@@ -31,7 +31,7 @@ from opshift.passes.io.reader import check_unchanged
 from opshift.passes.proof import repro
 from opshift.passes.proof.kernel_faults import unequal
 from opshift.passes.proof.model_variants import decided_as, departing_operators, weights, with_own_names
-from opshift.passes.proof.node_pairs import ENOUGH, compare_pairs, failed
+from opshift.passes.proof.node_pairs import ENOUGH, compare_pairs, failed, out_of_memory
 from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.whole_model import WholeModels
 from opshift.passes.runtime import ort_models, ort_process
@@ -195,7 +195,7 @@ def _compared(models: WholeModels) -> Check:
     except RejectedError as error:
         return _unchecked(str(error))
     except MemoryError as error:
-        return _unchecked(f"opshift ran out of memory while it compared the two models ({error})")
+        return _unchecked(out_of_memory("the two models", error))
     except OpshiftError:
         raise
     except Exception as error:

@@ -273,6 +273,7 @@ g (float[n,50] x) => (float[n,k] y, int64[n,k] i, float[n,k] z) <int64[1] k = {7
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize("request_of", [{"decompose": ["TopK"]}, {"opset": 10}], ids=str)
 def test_elements_in_any_order_are_sorted_where_topk_is_decomposed(largest: int, request_of: dict[str, Any]) -> None:
