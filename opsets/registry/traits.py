@@ -254,6 +254,7 @@ class NearOne:
         factor: the largest subsequent factor for which the loss still matters.
         divided: its attribute `alpha`, if above 1, divides the loss instead of multiplying it.
         in_double_only: kernels have the loss in double, but not in float.
+        multiplied: a sum of one element of each input multiplies the loss.
         rounded: it adds its attribute `beta`, by default the `factor`, to a product; as a separate operator, this
             rounds the sum to the type of the result.
     """
@@ -261,6 +262,7 @@ class NearOne:
     factor: float = 1.0
     divided: bool = False
     in_double_only: bool = False
+    multiplied: bool = False
     rounded: bool = False
 
 

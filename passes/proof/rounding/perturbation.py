@@ -200,7 +200,7 @@ class Perturbation:
         if Trait.ADDS_ONE in node.traits:
             results = self._shake(
                 results,
-                lambda plain: (_cancelled(node, plain), kernel_type(plain)),
+                lambda plain: (_cancelled(node, plain, self.plain), kernel_type(plain)),
                 units=self._units_of_one(node),
             )
         return self._approximated(node, results) if self.approximate else results
@@ -383,7 +383,7 @@ def _shaken(
         return np.asarray(value + factor * unit * signs, value.dtype)
 
 
-def _cancelled(node: WideNode, value: Any) -> float:
+def _cancelled(node: WideNode, value: Any, plain: Mapping[str, Any]) -> float:
     """Return the absolute error in units of 1 that rounding of a sum with 1 causes in a node's results.
 
     The kernels of onnxruntime 1.32.0 have this error in Elu, Celu and Selu, which then multiply by alpha and gamma.
@@ -402,7 +402,14 @@ def _cancelled(node: WideNode, value: Any) -> float:
     lost = [traits_of(inner).near_one for inner in nodes]
     most, divided = max((one.factor for one in lost), default=1.0), any(one.divided for one in lost)
     given = (abs(one.f) for inner in nodes for one in inner.attribute if one.name in ("alpha", "gamma"))
-    return most * float(np.prod([1 / max(one, 1.0) if divided else one for one in given]))
+    by = sum(_largest(plain.get(name)) for name in node.node.input) if any(one.multiplied for one in lost) else 1.0
+    return by * most * float(np.prod([1 / max(one, 1.0) if divided else one for one in given]))
+
+
+def _largest(value: Any) -> float:
+    """Return the largest magnitude of finite floats, or 0 if there are none."""
+    finite = np.abs(value[np.isfinite(value)]) if isinstance(value, np.ndarray) and is_float(value.dtype) else ()
+    return float(np.max(finite, initial=0.0))
 
 
 def _added(node: onnx.NodeProto) -> float:
