@@ -13,7 +13,6 @@ import math
 import random
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +21,11 @@ from typing import Any
 import nodes_at_random
 import numpy as np
 import onnx
-import onnx.backend.test.case.node
 import onnx.checker
 import onnx.inliner
 import onnx.parser
 import pytest
+from node_tests import collected
 from onnx import AttributeProto, TensorProto, defs, helper
 from running import run as outputs_of
 
@@ -60,10 +59,7 @@ class Case:
 @functools.cache
 def cases() -> tuple[Case, ...]:
     """ONNX's node tests of one node of tensors, at each version from the oldest that takes the node."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = onnx.backend.test.case.node.collect_testcases()
-    return tuple(case for one in found if one.model is not None and one.data_sets for case in versions(one))
+    return tuple(case for one in collected() if one.model is not None and one.data_sets for case in versions(one))
 
 
 def versions(test: Any) -> Iterator[Case]:
@@ -183,6 +179,7 @@ def test_a_value_behind_an_attention_of_unknown_shapes_has_its_type(opset: int) 
     onnx.checker.check_model(result, full_check=True)
 
 
+@pytest.mark.slow
 def test_there_are_cases_of_nearly_every_operator() -> None:
     names = {case.node.name for case in cases() if not case.node.domain}
     missing = {schema.name for schema in defs.get_all_schemas() if not schema.domain} - names

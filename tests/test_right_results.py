@@ -22,6 +22,7 @@ from opshift.passes.proof.kernel_drift import KernelDrift
 from opshift.passes.proof.node_pairs import compare_pairs
 from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.rounding.bound import EXACT, Bound, bound_of_runs
+from opshift.passes.proof.undefined_behavior import UndefinedFilter
 from opshift.passes.runtime.ort_models import Runnable
 from opshift.passes.runtime.ort_session import Runner
 
@@ -210,6 +211,7 @@ QUANTIZED = """g (float16[4] x) => (float8e4m3fn[4] y) { s = Identity(x)
     y = QuantizeLinear<axis = -1, output_dtype = 17>(s, c) }"""
 
 
+@pytest.mark.slow
 def test_the_other_kernel_of_a_node_is_as_right_behind_renamed_inputs() -> None:
     """From opset 23 on onnxruntime 1.32.0 divides float16 by float16 in float16, before in float."""
     result = opshift.convert(model(QUANTIZED, 25, 10), target="qnn")
@@ -495,6 +497,44 @@ def test_integers_of_rounded_floats_are_compared_in_sequences_too(declared: str,
     clipped = moved.replace("d = Cast<to = 7>(t)", "c = Cast<to = 7>(t) d = Min(c, m)")
     assert opshift.verify(parse_model(original), parse_model(moved)).verdict is Verdict.EQUAL
     assert opshift.verify(parse_model(original), parse_model(clipped)).verdict is Verdict.DIFFERENT
+
+
+@pytest.mark.parametrize(
+    ("signature", "before", "after"),
+    [
+        (
+            "(float[n] x) => (int32[n] y)",
+            "q = Identity (x)",
+            "l = Less (x, high) g = GreaterOrEqual (x, low) c = And (l, g) q = Where (c, x, o)",
+        ),
+        ("(float[n] x) => (int32[n] y)", "q = Identity (x)", "b = IsNaN (x) q = Where (b, o, x)"),
+    ],
+)
+def test_undefined_elements_do_not_count(signature: str, before: str, after: str) -> None:
+    head = '<ir_version: 8, opset_import: ["": 17]>'
+    ends = "float low = {-2147483648}, float high = {2147483648}"
+    tail = "i = Cast <to = 6> (q) y = Neg (i)"
+    models = (parse_model(f"{head} g {signature} <float o = {{7}}, {ends}> {{{body} {tail}}}")
+              for body in (before, after))  # fmt: skip
+    assert opshift.verify(*models).verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("operator", ["ArgMax <axis = 1>", "ArgMin <axis = -1, keepdims = 0>"])
+def test_rows_with_a_nan_do_not_count(operator: str) -> None:
+    rank = "n, 1" if "keepdims" not in operator else "n"
+    head = f'<ir_version: 8, opset_import: ["": 17]> g (float[n,3] x) => (int64[{rank}] y) <float o = {{7}}>'
+    bodies = (f"{{y = {operator} (x)}}", f"{{b = IsNaN (x) z = Where (b, o, x) y = {operator} (z)}}")
+    assert opshift.verify(*(parse_model(f"{head} {body}") for body in bodies)).verdict is Verdict.EQUAL
+
+
+def test_elements_that_do_not_count_are_not_covered() -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[3] x) => (int32[3] y) {y = Cast <to = 6> (x)}'
+    excluded = UndefinedFilter(Runnable(parse_model(text)), (), Limits())
+    found = excluded({"x": np.array([1, np.nan, 3e9], np.float32)}, False)
+    assert not found.outputs
+    assert found.elements["y"].tolist() == [False, True, True]
+    kept = found.counting("y", np.array([1, 2, 3], np.int32), np.array([4, 5, 6], np.int32))
+    assert kept.tolist() == [4, 2, 3]
 
 
 @pytest.mark.slow

@@ -61,6 +61,7 @@ g (float[2,3,4] q, float[2,3,2] k, float[2,3,2] v, bool c) => (int64[2,3,4] y) <
 }"""
 
 
+@pytest.mark.slow
 def test_integers_behind_a_branch_that_runs_by_its_body_are_equal() -> None:
     """onnxruntime 1.32.0 does not run the body of LinearAttention in an If alone, whose shapes are unknown."""
     original = parse_model(ATTENTION)
