@@ -493,3 +493,28 @@ def test_the_table_has_every_length_and_size() -> None:
         if length.isdigit():
             lengths.setdefault(tuple(what), set()).add(int(length))
     assert {frozenset(measured) for measured in lengths.values()} == {frozenset(costs.LENGTHS)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opset", [7, 11, 13])
+def test_operators_that_need_each_other_are_not_searched_along_every_path(
+    opset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Less, Greater, Max and Min need each other on a target without comparisons: each path through them failed alone.
+
+    10,000 to 20,000 derivations were begun, in 10 seconds.
+    """
+    begun = []
+    derive = Deriver.derive
+
+    def counted(self: Deriver, one: Lifted, *others: Any) -> Fragment | Failure:
+        begun.append(one.operator.name)
+        return derive(self, one, *others)
+
+    monkeypatch.setattr(Deriver, "derive", counted)
+    legality = Legality(opset, target=load_target("coreml"))
+    axes = (-1,) if opset >= 13 else (1,)
+    assert isinstance(
+        Deriver(legality).derive(lifted("Hardmax", Facts(TensorProto.FLOAT, (2, 2)), axes=axes)), Fragment
+    )
+    assert len(begun) < 4000

@@ -75,6 +75,16 @@ def _work(settings: Settings, connection: Connection) -> None:
         examiner.close()
 
 
+def _waited(process: int) -> float:
+    """Return the seconds that a process and its children were ready to run and did not; 0 where Linux does not tell."""
+    try:
+        held = Path(f"/proc/{process}/schedstat").read_text().split()
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except OSError:
+        return 0.0
+    return int(held[1]) / 1e9 + sum(map(_waited, map(int, children)))
+
+
 class Worker:
     """A process that examines cases, with the index and the stage that it is at."""
 
@@ -88,12 +98,12 @@ class Worker:
         other.close()
         self.index = -1
         self.stage = "draw"
-        self.since = time.monotonic()
+        self.since = self._clock()
         self.examined = 0
 
     def give(self, index: int) -> None:
         """Give it a case."""
-        self.index, self.stage, self.since = index, "draw", time.monotonic()
+        self.index, self.stage, self.since = index, "draw", self._clock()
         self.connection.send(index)
         self.examined += 1
 
@@ -104,13 +114,17 @@ class Worker:
                 told = self.connection.recv()
                 if isinstance(told, Outcome):
                     return told
-                self.stage, self.since = told, time.monotonic()
+                self.stage, self.since = told, self._clock()
         except (EOFError, ConnectionResetError):
             self.process.join(5)
             return self._failed("crashing", f"the process ended with {self.process.exitcode} at stage {self.stage}")
-        if time.monotonic() - self.since > SECONDS_PER_STAGE:
+        if self._clock() - self.since > SECONDS_PER_STAGE:
             return self._failed("hanging", f"more than {SECONDS_PER_STAGE:.0f} s at stage {self.stage}")
         return None
+
+    def _clock(self) -> float:
+        """Return seconds, without those that the process waited for a processor: beside others it is no slower."""
+        return time.monotonic() - _waited(self.process.pid or 0)
 
     def _failed(self, kind: str, message: str) -> Outcome:
         self.stop()
