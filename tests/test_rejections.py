@@ -305,6 +305,7 @@ def test_a_sequence_joined_with_an_empty_element_of_another_shape_does_not_count
     assert excluded({"x": [full, empty]}, False).outputs == {"y"}
 
 
+@pytest.mark.slow
 def test_double_that_is_stashed_in_float_is_rounded_in_float() -> None:
     """ONNX's body, which onnxruntime runs, and a lowering compute GroupNormalization in float, in different orders."""
     text = """g (double[n,6,4] x, double[6] s) => (double[n,6,4] y)
@@ -321,6 +322,7 @@ def test_variances_of_double_that_cancel_hide_no_wrong_normalization(other: str)
     assert verdict(text % "epsilon = 0.001", text % other, 17) == "different"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("node", "opset"),
     [
@@ -385,6 +387,7 @@ def branches(of_x: str, other: str) -> str:
     return f"g ({inputs}) => (float[n,64] y, float[n,64] z) {{y, z = If (c) <{held}>}}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("graph", "wrong"),
     [

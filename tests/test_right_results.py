@@ -211,6 +211,7 @@ QUANTIZED = """g (float16[4] x) => (float8e4m3fn[4] y) { s = Identity(x)
     y = QuantizeLinear<axis = -1, output_dtype = 17>(s, c) }"""
 
 
+@pytest.mark.slow
 def test_the_other_kernel_of_a_node_is_as_right_behind_renamed_inputs() -> None:
     """From opset 23 on onnxruntime 1.32.0 divides float16 by float16 in float16, before in float."""
     result = opshift.convert(model(QUANTIZED, 25, 10), target="qnn")
@@ -563,3 +564,23 @@ def test_a_model_of_onnxruntimes_domain_alone_is_compared() -> None:
     own = f'<ir_version: 8, opset_import: ["com.microsoft": 1]> {head} {body}'
     both = own.replace('["com', '["": 17, "com')
     assert opshift.verify(parse_model(own), parse_model(both)).verdict is Verdict.EQUAL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("node", ["Neg", "Abs", "Relu"])
+@pytest.mark.parametrize("opset", [11, 15, 28])
+def test_items_of_another_rank_than_a_body_declares_are_not_compared(node: str, opset: int) -> None:
+    """onnxruntime 1.32.0 scans a vector as if it had the declared axis too; a Loop in place of the Scan does not."""
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": {opset}]>
+        g (float[?,?] x, int64[?] d) => (float[?,?] y) {{
+        r = Reshape (x, d)
+        y = Scan <num_scan_inputs = 1, body = b (float[1] i) => (float[?] o) {{o = {node} (i)}}> (r)}}""")
+    result = opshift.convert(model, decompose=["Scan"])
+    assert result.report is not None
+    assert result.report.verdict is Verdict.EQUAL
+    assert isinstance(result.model, onnx.ModelProto)
+    for inner in result.model.graph.node:
+        for attribute in inner.attribute:
+            for one in attribute.g.node:
+                one.op_type = {node: "Exp"}.get(one.op_type, one.op_type)
+    assert opshift.verify(model, result.model).verdict is Verdict.DIFFERENT

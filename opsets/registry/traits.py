@@ -389,6 +389,8 @@ class Traits:
     """
     miscomputed: Callable[[Mapping[str, Any]], bool] | None = None
     """Whether onnxruntime 1.32.0 computes nodes with these attributes incorrectly."""
+    refuses: Callable[[Sequence[str]], bool] | None = None
+    """Whether onnxruntime's kernel refuses to run nodes with inputs of these names; one left out is empty."""
     scales: tuple[int, ...] = ()
     """For a quantizing operator: the scales of its inputs, then the scale of its output."""
     quantized: str = ""

@@ -153,6 +153,8 @@ class Excluded:
 
     outputs: frozenset[str] = frozenset()
     elements: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+    ranks: bool = False
+    """Whether the ranks of these outputs do not count either."""
 
     def __bool__(self) -> bool:
         """Return whether anything does not count."""
@@ -167,7 +169,8 @@ class Excluded:
                 outputs |= {name}
             else:
                 elements[name] = known | places
-        return Excluded(outputs, {name: places for name, places in elements.items() if name not in outputs})
+        left = {name: places for name, places in elements.items() if name not in outputs}
+        return Excluded(outputs, left, self.ranks or other.ranks)
 
     def counting(self, name: str, expected: Any, actual: Any) -> Any:
         """Return an actual output with the expected elements where these do not count."""
@@ -352,7 +355,7 @@ class Comparison:
         self.covered.leave_out(feeds, excluded.outputs)
         if excluded.outputs == frozenset(self.reference.outputs):
             self.undefined.append(feeds)
-        if isinstance(result, RejectedError):
+        if excluded.ranks or isinstance(result, RejectedError):
             return None  # an undefined intermediate value may be the reason why it does not run
         expected = best if optimised else plain
         for place, name in enumerate(self.reference.outputs):
