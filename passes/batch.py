@@ -38,6 +38,8 @@ SUFFIXES = (".onnx", ".onnxtxt")
 
 JOURNAL = "opshift-journal.jsonl"
 """The name of the journal in the output's folder."""
+_LARGEST, _LONGEST = 2**30, 2**24
+"""The maximum size of a journal, in bytes, and of a line, in characters: a longer one is read in parts."""
 
 _PACKAGES = ("opshift", "onnx", "onnxscript", "onnx-ir", "numpy", "ml_dtypes")
 _RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnxruntime-qnn", "onnxruntime-openvino")
@@ -405,7 +407,8 @@ def _stable(value: Any) -> Any:
     if isinstance(value, os.PathLike) or (isinstance(value, str) and os.path.exists(value)):  # noqa: PTH110 (long names)
         path = Path(value)
         if path.is_file():
-            return [str(path), hashlib.sha256(path.read_bytes()).hexdigest()]
+            with path.open("rb") as file:
+                return [str(path), hashlib.file_digest(file, "sha256").hexdigest()]
         inside = sorted(file for file in path.rglob("*") if file.is_file())
         return [str(path), [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in inside]]
     return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
@@ -429,10 +432,18 @@ class _Journal:
 
 
 def _records(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the last record of each model; malformed lines are skipped."""
+    """Return the last record of each model; malformed lines are skipped.
+
+    Raises:
+        UsageError: the file is larger than any journal.
+    """
     records: dict[str, Mapping[str, Any]] = {}
     with (folder / JOURNAL).open(encoding="utf-8", errors="replace") as file:
-        for line in file:
+        if os.fstat(file.fileno()).st_size > _LARGEST:
+            raise UsageError(
+                f"{shown_path(folder / JOURNAL)} has more than {_LARGEST} bytes: it is no journal; remove it."
+            )
+        while line := file.readline(_LONGEST):
             with contextlib.suppress(ValueError, RecursionError):
                 record = json.loads(line)
                 if isinstance(record, dict) and isinstance(record.get("model"), str):

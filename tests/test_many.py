@@ -511,6 +511,7 @@ DAMAGE = {
     "no JSON": lambda text: text + "{ garbage\n",
     "no record": lambda text: text + '[1]\n{"model": 3}\nnull\n"a"\n',
     "bytes": lambda text: text + "\udcff\udcfe\n",
+    "a line without end": lambda text: text + "[" * (many._LONGEST + 9) + "\n",
 }
 
 
@@ -523,6 +524,13 @@ def test_a_damaged_journal_loses_what_is_damaged(zoo: Path, damage: str) -> None
     journal.write_text(DAMAGE[damage](before), errors="surrogateescape")
     assert resumed(zoo) == (KEPT - {last} if damage == "cut off" else KEPT)
     assert resumed(zoo) == KEPT
+
+
+def test_a_journal_larger_than_any_is_not_read(zoo: Path) -> None:
+    resumed(zoo)
+    os.truncate(Path("out") / many.JOURNAL, 2**40)
+    with pytest.raises(opshift.UsageError, match="it is no journal"):
+        resumed(zoo)
 
 
 def test_a_line_that_was_cut_off_takes_no_other_with_it(tmp_path: Path) -> None:

@@ -42,6 +42,22 @@ def test_a_comparison_in_a_function_is_reached() -> None:
     assert near(graph, *FAR, functions=function)
 
 
+INSIDE = {
+    "If": "c = Constant <value = bool {1}> () y = If (c) <then_branch = t () => (bool[2] u) {%s u = Identity (z)}, "
+    "else_branch = e () => (bool[2] v) {v = Less (a, b)}>",
+    "Loop": "n = Constant <value = int64 {2}> () c = Constant <value = bool {1}> () s = Less (a, b) y = Loop (n, c, s) "
+    "<body = l (int64 i, bool d, bool[2] h) => (bool e, bool[2] u) {e = Identity (d) %s u = Xor (z, h)}>",
+}
+
+
+@pytest.mark.parametrize("place", INSIDE)
+def test_a_comparison_in_a_branch_or_a_body_is_reached(place: str) -> None:
+    body = "k = Constant <value = float {6}> () p = Mul (a, b) z = Greater (p, k)"
+    found = near(f"g (float[2] a, float[2] b) => (bool[2] y) {{{INSIDE[place] % body}}}", *FAR)
+    products = np.array([one["a"][1] * one["b"][1] for one in found])
+    assert np.abs(products - 6).min() < 1e-3
+
+
 def test_equal_tensors_are_tried_where_no_others_reach_the_threshold() -> None:
     body = "d = Sub (a, b) s = ReduceL2 (d) y = Less (s, t)"
     graph = f"g (float[2] a, float[2] b) => (bool[1] y) <float t = {{0.5}}> {{{body}}}"

@@ -7,6 +7,7 @@ different results. Between them, the input is changed in small steps until the t
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,14 +16,18 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+import onnx
 
 from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.traits import Flow
 from opshift.passes.analysis import scopes
 from opshift.passes.analysis.model_summary import ModelSummary, summary
 from opshift.passes.base.limits import Limits
+from opshift.passes.graph.traversal import subgraphs
 from opshift.passes.proof.inner_values import InnerValues
+from opshift.passes.proof.rounding.taken_paths import Path, Paths
 from opshift.passes.proof.wider_types import is_float
+from opshift.passes.runtime.node_evaluator import Interpreter
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 
 _MOST, _WAYS = 8, 12
@@ -31,6 +36,8 @@ _STEPS, _ROUNDS = 8, 6
 """The parts into which the way between two inputs is divided, and how often."""
 _NEAREST = 64
 """The distance in units in the last place below which rounding may decide a comparison."""
+_FOLLOWED, _PATHS = 32, 3
+"""The maximum number of inputs whose path through Ifs, Loops and Scans is followed, and of paths."""
 _LARGEST = 2**12
 """The maximum number of elements of an input that is changed."""
 _WEIGHTS = 10**7
@@ -70,15 +77,17 @@ class _Compared:
 def _comparisons(view: ModelSummary) -> Iterator[_Compared]:
     """Yield the comparisons of the main graph with a side that is computed from inputs."""
     made = {name for node in view.graph.node for name in node.output}
-    for node in view.graph.node:
-        own = traits_of(node)
-        if not own.compares or own.flow is not Flow.BOUNDED or len(node.input) != 2:
-            continue
+    for node in filter(_is_threshold, view.graph.node):
         known = [view.constant(name) for name in node.input]
         sides = tuple(name if one is None else one for name, one in zip(node.input, known, strict=True))
         named = [side for side in sides if isinstance(side, str)]
         if any(view.origin(name) in made for name in named):
             yield _Compared((sides[0], sides[1]))
+
+
+def _is_threshold(node: onnx.NodeProto) -> bool:
+    own = traits_of(node)
+    return own.compares and own.flow is Flow.BOUNDED and len(node.input) == 2
 
 
 @dataclass(frozen=True)
@@ -173,15 +182,40 @@ def at_thresholds(
     if source.proto.ByteSize() > _WEIGHTS or scopes.expanded(source.proto) > scopes.INLINED:
         return []
     flat = replace(source, proto=scopes.inlined(source.proto), path=None)
-    compared = list(itertools.islice(_comparisons(summary(flat.proto)), _MOST))
-    small = [one for one in feeds if _is_small(one)] if compared else []
-    given = [one for one in (*small, *filter(None, map(_equated, small))) if afford(_size(one))]
+    small = [one for one in feeds if _is_small(one)]
+    parts = [(flat, small)]
+    if any(_is_threshold(node) for top in flat.proto.graph.node for body in subgraphs(top) for node in body.node):
+        parts = _by_path(flat, [one for one in small[:_FOLLOWED] if afford(_size(one))], limits) or parts
+    return [one for part, given in parts for one in _near(part, given, limits, afford)]
+
+
+def _by_path(flat: Runnable, feeds: Sequence[Feeds], limits: Limits) -> list[tuple[Runnable, list[Feeds]]]:
+    """Return, by path, the nodes that a model with Ifs, Loops and Scans runs, as a model without, and its inputs.
+
+    The inputs of one path are the most of all. A comparison in a branch or a body is then one of the main graph.
+    """
+    interpreter = Interpreter(flat, limits)
+    paths = Paths(interpreter)
+    found: dict[Path, tuple[Mapping[str, Any], list[Feeds]]] = {}
+    for one in feeds:
+        with contextlib.suppress(RejectedError):
+            values = interpreter.values(one)
+            if taken := paths.iterations(values):
+                found.setdefault(taken, (values, []))[1].append(one)
+    most = sorted(found.items(), key=lambda item: -len(item[1][1]))[:_PATHS]
+    return [(replace(flat, proto=paths.model(taken, values)), given) for taken, (values, given) in most]
+
+
+def _near(source: Runnable, feeds: Sequence[Feeds], limits: Limits, afford: Callable[[int], bool]) -> list[Feeds]:
+    compared = list(itertools.islice(_comparisons(summary(source.proto)), _MOST))
+    candidates = (*feeds, *filter(None, map(_equated, feeds))) if compared else ()
+    given = [one for one in candidates if afford(_size(one))]
     if not given:
         return []
-    made = {name for node in flat.proto.graph.node for name in node.output}
+    made = {name for node in source.proto.graph.node for name in node.output}
     names = list(dict.fromkeys(name for one in compared for name in one.names if name in made))
     try:
-        return _searched(compared, given, InnerValues(flat, names, limits), afford)
+        return _searched(compared, given, InnerValues(source, names, limits), afford)
     except RejectedError:
         return []
 
