@@ -88,16 +88,19 @@ class Deriver:
         *,
         optimize: bool = False,
         explains: bool = True,
+        any_form: bool = False,
         deadline: Deadline | None = None,
     ) -> None:
         """Derive for this target until the deadline; `assume` holds the assumptions that the user accepts.
 
         The specialiser may be that of other derivers of one `dequantized`, which then look at equal nodes once. With
         `optimize` a node that is legal is lowered too, where that is faster for the shapes known. Unless it
-        `explains`, failures do not name an assumption with which there is a derivation.
+        `explains`, failures do not name an assumption with which there is a derivation. With `any_form` the first
+        derivation is taken, whatever it costs.
         """
         self.optimize = optimize
         self.explains = explains
+        self.any_form = any_form
         self.deadline = deadline
         self.legality = legality
         # Inputs that hold neither infinities nor NaN hold no NaN.
@@ -237,6 +240,9 @@ class Deriver:
             way = ways[place]
             # Of two that cost the same, the first one is taken.
             within = limit if best is None or place > chosen else math.nextafter(limit, math.inf)
+            if best and self.any_form:
+                found[place] = Failure("it was not looked at")
+                continue
             if best and not best.rounds and rounds[place]:
                 found[place] = Failure("it rounds otherwise")
                 continue
