@@ -145,7 +145,7 @@ class PairComparison:
         except (UntestableError, RejectedError) as error:
             failure = str(error)
         except MemoryError as error:
-            failure = f"opshift ran out of memory while it compared the node ({error})"
+            failure = out_of_memory("the node", error)
         except OpshiftError:
             raise
         except Exception as error:
@@ -345,9 +345,14 @@ class PairComparison:
         )
 
 
-MISCOMPUTED = "onnxruntime computes the operator wrongly here, so its numpy oracle did"
+MISCOMPUTED = "onnxruntime computes the operator wrongly here, or not at all, so its numpy oracle did"
 
 _MISSING = "onnxruntime has no kernel for the replacement"
+
+
+def out_of_memory(what: str, error: MemoryError) -> str:
+    """Return the reason why there is no verdict; a MemoryError of Python itself has no text."""
+    return f"opshift ran out of memory while it compared {what}" + (f" ({error})" if str(error) else "")
 
 
 def failed(error: Exception) -> str:

@@ -12,7 +12,7 @@ from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.runtimes import kernels
 from opshift.passes.base.limits import Limits
-from opshift.passes.proof.comparison import Executor, Outputs
+from opshift.passes.proof.comparison import Excluded, Executor, Outputs
 from opshift.passes.proof.integer_overflow import overflows
 from opshift.passes.proof.pair import Oracle, Pair, constants_of
 from opshift.passes.proof.signature import contradiction
@@ -141,7 +141,7 @@ class ShapeCheckedRunner:
         return by_oracle if wrong or exact else outputs
 
 
-def undefined_outputs(pair: Pair, limits: Limits, feeds: Feeds, optimised: bool) -> frozenset[str]:
+def undefined_outputs(pair: Pair, limits: Limits, feeds: Feeds, optimised: bool) -> Excluded:
     """Return the outputs that do not count on an input.
 
     No output counts if integers overflow in the node, or if its oracle excludes the input: Einsum of onnxruntime 1.32.0
@@ -154,7 +154,7 @@ def undefined_outputs(pair: Pair, limits: Limits, feeds: Feeds, optimised: bool)
     undefined = overflows(node, read) or _excluded(pair, feeds, limits) or (own.aborts and _any_empty(read))
     undefined = undefined or (own.miscounts and has_empty_axis(read[0]))
     undefined = undefined or (own.meaningless is not None and own.meaningless(read))
-    return frozenset(value.name for value in pair.original.graph.output) if undefined else frozenset()
+    return Excluded(frozenset(value.name for value in pair.original.graph.output) if undefined else frozenset())
 
 
 def has_empty_axis(value: object) -> bool:
