@@ -25,7 +25,7 @@ from opshift.passes.graph.traversal import graphs
 from opshift.passes.io import external_data
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import load
-from opshift.passes.rewrite.planner import Goal, Planner
+from opshift.passes.rewrite.planner import FirstRefusalError, Focus, Goal, Planner
 
 
 class OperatorCount(NamedTuple):
@@ -120,8 +120,13 @@ def _blocked(model: onnx.ModelProto, own: int) -> dict[int, tuple[Refusal, ...]]
     first = Planner(model, Goal(Legality(own)))
     found = {}
     for opset in opsets:
-        planner = Planner(model, Goal(Legality(opset)), alike=first)
-        if refusals := planner.run().plan.refusals:
+        possible = Planner(model, Goal(Legality(opset), any_form=True), alike=first, hinting=False, focus=Focus())
+        try:
+            if possible.run().plan.possible:
+                continue
+        except FirstRefusalError:
+            pass
+        if refusals := Planner(model, Goal(Legality(opset)), alike=first).run().plan.refusals:
             found[opset] = refusals
     return found
 

@@ -298,3 +298,14 @@ def test_a_report_is_pickled_without_the_models(result: opshift.Result, tmp_path
     again = pickle.loads(pickle.dumps(result.report))
     assert again == result.report
     again.save(tmp_path / "report.md")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["all-three-opset13", "classifier-opset18", "onehot-bfloat16-opset28"])
+def test_an_inspection_has_the_refusals_of_the_plans(name: str) -> None:
+    path = FIXTURES / f"{name}.onnxtxt"
+    found = opshift.inspect(path)
+    for opset in range(7, 29):
+        plan = opshift.plan(path, opset=opset)
+        assert found.blocked.get(opset, ()) == plan.refusals
+        assert (opset in found.reachable) == plan.possible

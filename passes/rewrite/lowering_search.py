@@ -90,16 +90,18 @@ class Deriver:
         *,
         optimize: bool = False,
         explains: bool = True,
+        any_form: bool = False,
         deadline: Deadline | None = None,
     ) -> None:
         """Derive for this target until the deadline; `assume` holds the assumptions that the user accepts.
 
         Derivers with the same `dequantized` may share a specialiser, which then specialises equal nodes once. With
         `optimize`, a legal node is lowered too if that is faster for the known shapes. With `explains`, failures name
-        an assumption that permits a derivation.
+        an assumption that permits a derivation. With `any_form`, the first derivation is taken, whatever it costs.
         """
         self.optimize = optimize
         self.explains = explains
+        self.any_form = any_form
         self.deadline = deadline
         self.legality = legality
         # Inputs that hold neither infinities nor NaN hold no NaN.
@@ -243,6 +245,9 @@ class Deriver:
             candidate = candidates[place]
             # The first of two candidates with equal costs is chosen.
             within = limit if best is None or place > chosen else math.nextafter(limit, math.inf)
+            if best and self.any_form:
+                found[place] = Failure("it was not looked at")
+                continue
             if best and not best.rounds and rounds[place]:
                 found[place] = Failure("it rounds otherwise")
                 continue

@@ -64,6 +64,7 @@ class Goal:
         assume: assumptions that the result may need.
         runnable: prefer nodes with a kernel in the installed onnxruntime.
         optimize: also lower legal nodes if that is faster in onnxruntime.
+        any_form: take the first form of each node instead of the best one, to find out whether there is a plan.
     """
 
     legality: Legality
@@ -71,6 +72,7 @@ class Goal:
     assume: frozenset[str] = frozenset()
     runnable: bool = False
     optimize: bool = False
+    any_form: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,7 @@ class Planner:
         specialiser = self._specialiser(goal.semantics, dequantized=legality.dequantized)
         derive = functools.partial(Deriver, specialiser=specialiser, assume=goal.assume)
         derive = functools.partial(derive, optimize=goal.optimize, explains=hinting, deadline=deadline)
+        derive = functools.partial(derive, any_form=goal.any_form)
         plain = derive(legality)
         strict = derive(dataclasses.replace(legality, runnable=True)) if goal.runnable else plain
         self.op_types = OpTypeDecisions(plain, strict, lambda: self._occurring)
