@@ -1,12 +1,12 @@
-"""Run all checks: ruff, mypy --strict, the contracts of imports, the tests and the site; end with what was counted.
+"""Run all checks (ruff, mypy --strict, import contracts, tests, site), and print a summary with the numbers of tests.
 
-With `--slow`, the fast tier of the tests is left out, which `.ci/run` has run, and an eighth of the slow tests is run,
-the commit says which: all of them take longer than a change should wait.
+`--slow` omits the fast tier, which `.ci/run` has already run, and runs an eighth of the slow tests, selected by the
+commit: all slow tests take too long for each change.
 
-It needs a plain (not editable) installation of opshift with the extras `browser`, `ci`, `corpus`, `docs` and
-`runtimes`, and installs three packages more, and Chromium, fish, npm and zsh where there are none (as root, on Debian
-and its like). A skipped test is not a success: what the extras install may not be skipped, nor browser and shells, and
-fewer tests than `LEAST`, a skip in a file of `NEVER_SKIPPED`, or more skips than `SKIPS`, are a failure.
+The checks need a plain (not editable) installation of opshift with the extras `browser`, `ci`, `corpus`, `docs` and
+`runtimes`. They install three more packages, and Chromium, fish, npm and zsh if they are missing (as root, on Debian or
+a derivative). A skipped test is not a success: tests of the extras, the browser and the shells may not be skipped. The
+checks fail if fewer than `LEAST` tests pass, a test in a file of `NEVER_SKIPPED` is skipped, or more than `SKIPS` are.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = 8
-"""Of so many slow tests one is run with `--slow`."""
+"""`--slow` runs one of this many parts of the slow tests."""
 LEAST, LEAST_SLOW = 34000, 3800
-"""Tests that must have passed: of all, and of a part of the slow ones. They are here to notice files that are no longer
-collected; raise them as tests are added."""
+"""The minimum numbers of passed tests: of all tests, and of a part of the slow tests.
+
+They detect files that are no longer collected. Raise them when tests are added.
+"""
 NEVER_SKIPPED = {"test_runtimes": 124, "test_runtime_faults": 120, "test_report_browser": 60}
-"""Files that need more than Python, and how many tests of them must have passed: of a part of the slow ones, some. None
-may be skipped."""
+"""Test files that need other programs, with the minimum number of passed tests (at least one in a part of the slow
+tests). None may be skipped."""
 BARE = ("ncnn==1.0.20261020", "pnnx==20261020")
-"""Packages installed without what they ask for: opencv-python, which gets in the way of the headless one, and torch."""
+"""Packages installed without their requirements: opencv-python, which conflicts with the headless build, and torch."""
 NODE = ("onnxruntime-web@1.30.0",)
-"""Packages of npm, installed into this environment: of the version that the profiles were measured in."""
+"""Packages of npm, installed into this environment, in the version that the profiles were measured with."""
 NODE_PATH = Path(sys.prefix) / "lib" / "node_modules"
 PROGRAMS = {
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
@@ -45,13 +47,13 @@ PROGRAMS = {
     "npm": ("npm",),
     "zsh": ("zsh",),
 }
-"""Packages of Debian, and the names that their programs are looked for under."""
+"""Debian packages, with the possible names of their programs."""
 FONTS = ("fonts-dejavu-core",)
-"""Comes along with Chromium: without a font nothing is written in a browser."""
+"""Installed with Chromium: a browser without fonts displays no text."""
 SKIPS = 12
-"""Tests that may be skipped: what a platform or a newer onnxruntime does not offer. Each is printed with its reason."""
+"""The maximum number of skipped tests: features that a platform or a newer onnxruntime lacks. Reasons are printed."""
 ASKED = ("OPSHIFT_BROWSER", "OPSHIFT_CI", "OPSHIFT_CORPUS", "OPSHIFT_DOCS", "OPSHIFT_RUNTIMES", "OPSHIFT_SHELLS")
-"""Variables by which what is missing is a failure."""
+"""Environment variables that make a missing package or program a failure."""
 TOOLS = ("hypothesis", "jsonschema", "pytest", "pytest-xdist")
 ELSEWHERE = tuple(
     f"tests/{name}.py"
@@ -60,15 +62,15 @@ ELSEWHERE = tuple(
         *("test_cli", "test_load", "test_lower", "test_plan", "test_verify"),
     )
 )
-"""What is run with the lowest versions of all dependencies, and in the newest other Python that is installed."""
+"""The tests that also run with the lowest versions of all dependencies, and in the newest other installed Python."""
 SCRIPTS = (("tests", "fixtures", "benchmarks", ".ci"), ("docs",))
-"""Folders of scripts, checked for types apart from the package; two scripts of one name are not checked together."""
+"""Folders of scripts that mypy checks apart from the package: it cannot check two scripts of the same name together."""
 
 
 def main() -> int:
     """Run every check, also after a failure, and return 1 if any failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--slow", action="store_true", help="of the tests, run those marked slow only")
+    parser.add_argument("--slow", action="store_true", help="run only a part of the slow tests")
     slow = parser.parse_args().slow
     results = [
         run("ncnn and pnnx", "pip", "install", "--quiet", "--no-deps", *BARE),
@@ -92,12 +94,12 @@ def main() -> int:
 
 
 def run(name: str, module: str, *arguments: str) -> tuple[bool, str]:
-    """Run a module of this environment in the project's folder; return whether it passed, and a line about it."""
+    """Run a Python module in the project's folder; return whether it succeeded, and a line for the summary."""
     return run_script(name, "-m", module, *arguments)
 
 
 def run_script(name: str, *arguments: str) -> tuple[bool, str]:
-    """Run this Python in the project's folder, in the same way."""
+    """Run this Python with arguments in the project's folder, in the same way."""
     print(f"\n== {name}", flush=True)
     begun = time.monotonic()
     environment = {**os.environ, "NODE_PATH": str(NODE_PATH), **dict.fromkeys(ASKED, "1")}
@@ -106,13 +108,13 @@ def run_script(name: str, *arguments: str) -> tuple[bool, str]:
 
 
 def site() -> tuple[bool, str]:
-    """Build the documents as a site; what sphinx warns of is a failure, and so is a link that leads nowhere."""
+    """Build the documentation site; warnings of sphinx and broken links are failures."""
     with tempfile.TemporaryDirectory() as folder:
         return run_script("site", "docs/build_site.py", folder)
 
 
 def programs() -> tuple[bool, str]:
-    """Install what is missing of Chromium and the shells; the tests look for them under the same names."""
+    """Install Chromium and the shells if they are missing; the tests search the same program names."""
     missing = [package for package, names in PROGRAMS.items() if not any(map(shutil.which, names))]
     if not missing:
         return True, f"{', '.join(PROGRAMS)}, which were there"
@@ -144,7 +146,7 @@ def node_packages() -> tuple[bool, str]:
 
 
 def tests(*, slow: bool) -> tuple[bool, str]:
-    """Run the tests in as many processes as there are cores, and count what really ran."""
+    """Run the tests in one process per core, and count the outcomes."""
     tier = ("-m", "slow and not alone", f"--part={part()}/{PARTS}") if slow else ("-m", "not alone")
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.xml"
@@ -164,13 +166,13 @@ def tests(*, slow: bool) -> tuple[bool, str]:
 
 
 def part() -> int:
-    """Return which of the parts is run of this commit; the first where there is no repository."""
+    """Return the part of the slow tests for this commit; the first part outside of a Git repository."""
     found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     return 1 + (int(found.stdout, 16) % PARTS if found.returncode == 0 else 0)
 
 
 def lowest() -> list[str]:
-    """Return what pip is to install so that each dependency has the lowest version that pyproject.toml allows."""
+    """Return pip requirements with the lowest version of each dependency that pyproject.toml permits."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     found = [*project["dependencies"], *extras["verify"], *extras["report"]]
@@ -178,12 +180,12 @@ def lowest() -> list[str]:
 
 
 def others() -> list[tuple[str, str]]:
-    """Return the other Pythons of this machine that opshift is for, those of pyenv included; the newest is the last."""
+    """Return the other supported Pythons of this machine, including those of pyenv; the newest is the last."""
     found = []
     for minor in (11, 12, 13, 14):
         places = [f"python3.{minor}", *map(str, Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3"))]
         paths = [path for place in places if (path := shutil.which(place))]
-        # A shim of pyenv is there for versions that are not in use.
+        # pyenv has shims for inactive versions too, which fail.
         works = [path for path in paths if subprocess.run([path, "-c", ""], check=False).returncode == 0]
         if works and sys.version_info[:2] != (3, minor):
             found.append((f"Python 3.{minor}", works[0]))
@@ -191,7 +193,7 @@ def others() -> list[tuple[str, str]]:
 
 
 def elsewhere(name: str, python: str, *pins: str) -> tuple[bool, str]:
-    """Install opshift from scratch for a Python, with these versions, and run the tests of `ELSEWHERE`."""
+    """Install opshift and these requirements in a new environment of a Python, and run the tests of `ELSEWHERE`."""
     print(f"\n== {name}", flush=True)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -206,7 +208,7 @@ def elsewhere(name: str, python: str, *pins: str) -> tuple[bool, str]:
 
 
 def _file(case: ElementTree.Element) -> str:
-    """Return `test_cli` or `operators.test_hardmax`: the module, without the folder `tests` and without classes."""
+    """Return the module of a test without the folder `tests` and classes: `test_cli` or `operators.test_hardmax`."""
     parts = case.get("classname", "").split(".")
     return ".".join(part for part in parts if part != "tests" and not part.startswith("Test"))
 
@@ -214,7 +216,7 @@ def _file(case: ElementTree.Element) -> str:
 def _outcome(case: ElementTree.Element) -> str:
     skipped = case.find("skipped")
     if skipped is not None:
-        # A table without refusals, say: there was nothing to run.
+        # For example, a table without refusals.
         empty = skipped.get("message", "").startswith("got empty parameter set")
         return "empty" if empty else "skipped"
     for element, outcome in {"failure": "failed", "error": "error"}.items():
@@ -224,7 +226,7 @@ def _outcome(case: ElementTree.Element) -> str:
 
 
 def _by_file(cases: Sequence[tuple[str, str, float]]) -> Iterator[str]:
-    """Yield a line a file of tests, with its seconds, how many passed and what else became of them."""
+    """Yield a line for each test file, with its seconds and the numbers of its outcomes."""
     for file in sorted({name for name, _, _ in cases}):
         here = Counter(outcome for name, outcome, _ in cases if name == file)
         others = ", ".join(f"{number} {outcome}" for outcome, number in sorted(here.items()) if outcome != "passed")

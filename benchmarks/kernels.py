@@ -117,6 +117,8 @@ def elementwise(count: int) -> Iterator[Kernel]:
             yield Kernel(name, dtype, (x, x[::-1].copy()))
         half = (np.array([0]), np.array([columns // 2]), np.array([1]))
         yield Kernel("Slice", dtype, (np.concatenate([x, x], 1), *half), constants=frozenset({1, 2, 3}))
+        back = (np.array([-1]), np.array([-(2**63)]), np.array([1]), np.array([-1]))
+        yield Kernel("Slice", f"{dtype} reversed", (x, *back), constants=frozenset({1, 2, 3, 4}))
         yield Kernel("Where", dtype, (x > 50, row, np.full((1, 1), 3, number)), constants=frozenset({1, 2}))
         yield Kernel("Where", f"{dtype} whole", (x > 50, x, x[::-1].copy()))
         yield Kernel("Gather", dtype, (x, np.arange(rows)[::-1].copy()), {"axis": 0})
@@ -258,7 +260,7 @@ def measured(seconds: float, pattern: str = "") -> tuple[dict[str, list[tuple[in
     overhead = least([overheads(wanted(HARDLY), seconds / 5) for _ in range(3)])
     idle, *sizes = (least([medians(wanted(count), seconds) for _ in range(3)]) for count in (HARDLY, *SIZES))
     table: dict[str, list[tuple[int, float]]] = {}
-    for name in idle:
+    for name in filter(re.compile(pattern).search, idle):
         start = max(overhead[name] - overhead[nothing], 0.01)
         times = [start, *(start + max(size[name] - idle[name], 0.0) for size in sizes)]
         table[name] = [(count, round(time, 2)) for count, time in zip((HARDLY, *SIZES), times, strict=True)]
@@ -276,6 +278,7 @@ def write(table: Mapping[str, list[tuple[int, float]]], node: float, *, keep: bo
     kept = json.loads(TABLE.read_text(encoding="utf-8")) if keep else {"measured": head, "times": {}}
     if kept["measured"]["onnxruntime"] != head["onnxruntime"]:
         sys.exit(f"{TABLE} is of onnxruntime {kept['measured']['onnxruntime']}: measure all of it, without --filter.")
+    head = kept["measured"]  # of all that is listed, not of some
     times = {**kept["times"], **table}
     times["others"] = times[key("Mul", "float")]
     lines = ",\n".join(f'    "{name}": {json.dumps(points)}' for name, points in sorted(times.items()))

@@ -36,10 +36,10 @@ from opshift.opsets.registry.lowering import Lowering
 from opshift.opsets.registry.operator import Lifted, Operator, lift, operator_for
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.scopes import describe, view
-from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Replace
 from opshift.passes.rewrite.fragment import Fragment, operand_sources
 from opshift.passes.rewrite.lowering_search import Deriver
+from opshift.passes.rewrite.node_models import alone
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 Array = np.ndarray[Any, Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import importlib
 import os
@@ -56,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     if gc.isenabled() and 0 < gc.get_threshold()[0] < FEW_OBJECTS:
         gc.set_threshold(FEW_OBJECTS)
+    atexit.register(gc.freeze)  # at its end, Python would search all objects for cycles
     try:
         with signals.raised():
             return run(argv)

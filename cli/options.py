@@ -6,13 +6,14 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TextIO
 
 from opshift.cli.terminal import message, write
-from opshift.passes.base.arguments import EFFORTS, QUANTIZED
+from opshift.passes.base.assumptions import ACCEPTED
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.memory import LEAST_ASKED
+from opshift.passes.base.option_table import OPTIONS, requests_nothing
 
 REPORTS = (".html", ".json", ".md")
 """The formats of a report, by the suffix of its file."""
@@ -106,8 +107,6 @@ def names(text: str) -> list[str]:
 
 def assumptions(text: str) -> list[str]:
     """Read assumptions separated by commas."""
-    from opshift.passes.base.results import ACCEPTED
-
     found = names(text)
     for name in found:
         if name not in ACCEPTED:
@@ -174,203 +173,68 @@ def add_run_options(
     add_output_options(group)
 
 
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "opset": opset,
+    "decompose": names,
+    "assume": assumptions,
+    "assume_opset": whole_number,
+    "ir_version": whole_number,
+    "input_shapes": input_shape,
+    "dims": dim,
+    "batch": whole_number,
+    "types": type_changes,
+    "seed": whole_number,
+    "timeout": seconds,
+    "memory": size,
+    "max_time": seconds,
+}
+"""The functions that read the values of options, by name; other values stay text."""
+
+_LISTS = {"decompose": "extend", "assume": "extend", "types": "extend"} | dict.fromkeys(
+    ("input_shapes", "dims", "allow_paths"), "append"
+)
+"""The options that collect several values, and argparse's action for each."""
+
+_SHAPES = ("input_shapes", "dims", "batch", "fold")
+_REQUEST = (
+    *("opset", "decompose", "target", "optimize", "ir_version", "keep_initializers_as_inputs", *_SHAPES),
+    *("types", "io_types", "quantized", "allow_paths", "assume", "assume_opset", "semantics"),
+)
+_VERIFICATION = ("inputs", "seed", "timeout", "memory", "effort", "max_time", "save_repro")
+
+
+def add_options(group: argparse._ActionsContainer, *names: str, described: str = "") -> None:
+    """Add options of a conversion, as option_table.py defines them; an option that is not set is None or empty."""
+    for name in names:
+        option = OPTIONS[name]
+        settings: dict[str, Any] = {"dest": name, "help": described or option.help}
+        if option.default is False:
+            settings["action"] = "store_true"
+        elif option.choices:
+            settings["choices"] = option.choices
+        else:
+            settings |= {"metavar": option.value, "type": _READERS.get(name, str)}
+            settings |= {"action": _LISTS[name], "default": []} if name in _LISTS else {}
+        group.add_argument(*option.flags, **settings)
+
+
 def add_request_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that define a conversion."""
     group = parser.add_argument_group("request")
-    group.add_argument(
-        "--opset",
-        "--target-opset",
-        metavar="N",
-        type=opset,
-        help="the opset to convert to, or `latest` (default: the model's own)",
-    )
-    group.add_argument(
-        "--decompose",
-        metavar="A,B",
-        type=names,
-        action="extend",
-        default=[],
-        help="operators to replace by others: Hardmax,ArgMax, or all of a domain: com.microsoft; and functions of the "
-        "model to inline, by name or domain (default: none)",
-    )
-    group.add_argument(
-        "--target", metavar="NAME|FILE", help="a runtime profile, from `opshift targets` or a TOML file (default: none)"
-    )
-    group.add_argument(
-        "--optimize",
-        action="store_true",
-        help="also replace supported Hardmax, ArgMax and OneHot nodes if the result is faster in onnxruntime",
-    )
-    group.add_argument(
-        "--ir-version",
-        metavar="N",
-        type=whole_number,
-        help="the ir_version to write (default: that of the first onnx release with a lower opset, or the model's own)",
-    )
-    group.add_argument(
-        "--keep-initializers-as-inputs",
-        action="store_true",
-        help="keep graph inputs that have an initializer (default: they become constants)",
-    )
-    add_shape_options(group)
-    _add_type_options(group)
-    group.add_argument(
-        "--quantized",
-        choices=QUANTIZED,
-        help="the form of quantized operators; qdq: replace QLinearConv, QLinearMatMul etc. by float operators between "
-        "DequantizeLinear and QuantizeLinear; qoperator: the reverse (default: unchanged)",
-    )
-    add_allow_path(group)
-    add_assume(group)
-    group.add_argument(
-        "--allow", dest="assume", metavar="A,B", type=formerly_allowed, action="extend", help=argparse.SUPPRESS
-    )
-    add_assume_opset(group)
-    group.add_argument(
-        "--semantics",
-        choices=("runtime", "spec"),
-        default="runtime",
-        help="if onnxruntime and the ONNX specification differ, preserve onnxruntime's results (runtime) or the "
-        "specified results (spec) (default: runtime)",
-    )
-
-
-def add_assume_opset(group: argparse._ActionsContainer, what: str = "the model") -> None:
-    """Add the option that reads a model at another opset than the declared one."""
-    group.add_argument(
-        "--assume-opset",
-        metavar="N",
-        type=whole_number,
-        help=f"read {what} as one of opset N, whatever it declares (default: the declared opset)",
-    )
-
-
-def add_assume(group: argparse._ActionsContainer) -> None:
-    """Add the option that accepts assumptions."""
-    group.add_argument(
-        "--assume",
-        metavar="A,B",
-        type=assumptions,
-        action="extend",
-        default=[],
-        help="accept a result that is valid only under an assumption: no-nan (no input contains NaN), finite-inputs "
-        "(no infinities either), whole-indices (floating-point indices of OneHot are finite integers), approximate "
-        "(Erf becomes a quotient of polynomials, off by at most 2^-21 of each result), tensor-output (outputs that are "
-        "maps, by ZipMap of ai.onnx.ml, become tensors of scores), fits-int32 (integers whose range is unknown fit the "
-        "narrower type of --types)",
-    )
-
-
-def _add_input_shape(group: argparse._ActionsContainer, text: str) -> None:
-    group.add_argument(
-        "--input-shape", metavar="NAME:1,3,224", type=input_shape, action="append", default=[], help=text
-    )
+    add_options(group, *_REQUEST)
+    group.add_argument("--allow", dest="assume", type=formerly_allowed, action="extend", help=argparse.SUPPRESS)
 
 
 def add_shape_options(group: argparse._ActionsContainer) -> None:
     """Add the options that fix shapes and fold."""
-    _add_input_shape(
-        group, "give an input this shape, and fold constants; -1 keeps a dim; repeatable (default: dynamic dims stay)"
-    )
-    group.add_argument(
-        "--dim",
-        metavar="NAME=N",
-        type=dim,
-        action="append",
-        default=[],
-        help="give a symbolic dim of the inputs this size, such as seq=128, and fold the resulting "
-        "constants; repeatable",
-    )
-    group.add_argument(
-        "--batch",
-        metavar="N",
-        type=whole_number,
-        help="give the first dim of each input that has two or more this size, unless the model fixes it, and fold "
-        "the resulting constants",
-    )
-    group.add_argument(
-        "--fold",
-        action="store_true",
-        help="replace what follows from shapes and constants by constants, and an If whose condition follows by its "
-        "branch; drop unused nodes (default: if shapes are fixed or the target needs it)",
-    )
-
-
-def _add_type_options(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--types",
-        metavar="OLD=NEW,...",
-        type=type_changes,
-        action="append",
-        default=[],
-        help="change element types inside the model, such as int64=int32 or bfloat16=float, where that is exact, and "
-        "float=float16 within a bound",
-    )
-    group.add_argument(
-        "--io-types",
-        action="store_true",
-        help="change the types of inputs and outputs too (default: they keep theirs, and Casts are added)",
-    )
-
-
-def add_allow_path(parser: argparse._ActionsContainer) -> None:
-    """Add the option that permits links of external data."""
-    parser.add_argument(
-        "--allow-path",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="permit symbolic links of external data to this folder, in addition to the model's own; repeatable",
-    )
+    add_options(group, *_SHAPES)
 
 
 def add_verify_options(parser: argparse.ArgumentParser) -> argparse._ActionsContainer:
     """Add the options of a verification; return the group, so that a command can add its own."""
     group = parser.add_argument_group("verification")
-    group.add_argument(
-        "--inputs",
-        metavar="FILE|DIR",
-        help="your own input values: an .npz file, a test_data_set_N, or a folder of several (default: adversarial "
-        "inputs are generated)",
-    )
-    group.add_argument("--seed", metavar="N", type=whole_number, help="the seed of the generated inputs (default: 0)")
-    group.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=seconds,
-        help="the time limit of planning, and of verification (default: 600 each, more for large models)",
-    )
-    group.add_argument(
-        "--memory",
-        metavar="SIZE",
-        type=size,
-        help="the memory limit of onnxruntime, such as 500M or 8G (Linux; default: 1G, more for large models)",
-    )
-    group.add_argument(
-        "--effort",
-        choices=tuple(EFFORTS),
-        help="the CPU time for comparing the whole models: 9 times the time in which onnxruntime opens both models "
-        "and runs each once (normal, the default), a third of that (quick), or ten times as much (thorough)",
-    )
-    group.add_argument(
-        "--max-time",
-        metavar="SECONDS",
-        type=seconds,
-        help="stop after this time once the minimum number of inputs is tried; the comparisons up to then count",
-    )
-    group.add_argument(
-        "--save-repro",
-        metavar="DIR",
-        help="if the models differ, write the differing part of each model, and an input, to this folder",
-    )
+    add_options(group, *_VERIFICATION)
     return group
-
-
-def add_verified_shapes(group: argparse._ActionsContainer) -> None:
-    """Add the option for the shapes of a verification of two models."""
-    _add_input_shape(
-        group, "the shape of an input with dynamic dimensions; repeatable (default: several sizes are tried)"
-    )
 
 
 def add_weights_options(parser: argparse.ArgumentParser) -> None:
@@ -405,26 +269,35 @@ def weights(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def arguments(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return options as arguments of Python functions; options that are not set have their defaults."""
+    return {name: _argument(name, getattr(options, name)) for name in names}
+
+
+def _argument(name: str, value: Any) -> Any:
+    if value is None:
+        return OPTIONS[name].default
+    if name == "input_shapes":
+        return _shapes(value)
+    if name in _NAMED:
+        return _pairs(name, value)
+    return tuple(dict.fromkeys(value)) if name in _LISTS else value
+
+
 def verification(options: argparse.Namespace) -> dict[str, Any]:
     """Return the verification options as arguments of `convert` and `verify`."""
-    return {
-        "inputs": options.inputs,
-        "seed": options.seed or 0,
-        "timeout": options.timeout,
-        "memory": options.memory,
-        "effort": options.effort or "normal",
-        "max_time": options.max_time,
-        "save_repro": options.save_repro,
-    }
+    return arguments(options, *_VERIFICATION)
+
+
+def used_verification(options: argparse.Namespace) -> list[str]:
+    """Return the spellings of the verification options that are set."""
+    return [OPTIONS[name].flags[0] for name in _VERIFICATION if getattr(options, name) is not None]
 
 
 def request(options: argparse.Namespace) -> dict[str, Any]:
     """Return the request options as arguments of `convert` and `plan`."""
-    asked = (options.opset, options.target, options.ir_version, options.batch, options.assume_opset)
-    wishes = (
-        options.decompose or options.optimize or options.input_shape or options.dim or options.fold or options.types
-    ) or options.quantized
-    if all(wish is None for wish in asked) and not wishes and "tensor-output" not in options.assume:
+    asked = arguments(options, *_REQUEST)
+    if requests_nothing(asked):
         model = options.model if isinstance(options.model, str) else options.model[0]
         raise UsageError(
             "nothing was requested: give --opset N, --decompose OPERATOR, --target NAME, --ir-version N, --input-shape "
@@ -433,53 +306,32 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
         )
     if options.target is not None:
         check_target(options.target)
-    return {
-        "opset": options.opset,
-        "decompose": tuple(dict.fromkeys(options.decompose)),
-        "target": options.target,
-        "semantics": options.semantics,
-        "assume": tuple(dict.fromkeys(options.assume)),
-        "assume_opset": options.assume_opset,
-        "ir_version": options.ir_version,
-        "optimize": options.optimize,
-        "keep_initializers_as_inputs": options.keep_initializers_as_inputs,
-        "input_shapes": input_shapes(options),
-        "dims": dims(options),
-        "batch": options.batch,
-        "fold": options.fold,
-        "types": types(options),
-        "io_types": options.io_types,
-        "quantized": options.quantized,
-        "allow_paths": tuple(options.allow_path),
-    }
+    return asked
 
 
-def input_shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]] | None:
+def _shapes(given: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, tuple[int, ...]] | None:
     """Return the shapes by input, or None without any."""
     shapes: dict[str, tuple[int, ...]] = {}
-    for name, shape in options.input_shape:
+    for name, shape in given:
         if name in shapes:
             raise UsageError(f"--input-shape gives {name!r} twice; keep one.")
         shapes[name] = shape
     return shapes or None
 
 
-def types(options: argparse.Namespace) -> dict[str, str] | None:
-    """Return the new element types by the old ones, or None without any."""
-    changes: dict[str, str] = {}
-    for old, new in (pair for pairs in options.types for pair in pairs):
-        if changes.setdefault(old, new) != new:
-            raise UsageError(f"--types gives {old} two new types, {changes[old]} and {new}; keep one.")
-    return changes or None
+_NAMED = {"types": ("{!s}", "new types"), "dims": ("{!r}", "sizes")}
+"""The options that map names to one value each, with the words of their error message."""
 
 
-def dims(options: argparse.Namespace) -> dict[str, int] | None:
-    """Return the sizes by symbolic dim, or None without any."""
-    sizes: dict[str, int] = {}
-    for name, size in options.dim:
-        if sizes.setdefault(name, size) != size:
-            raise UsageError(f"--dim gives {name!r} two sizes, {sizes[name]} and {size}; keep one.")
-    return sizes or None
+def _pairs(name: str, given: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
+    """Return the values by name, or None without any."""
+    found: dict[str, Any] = {}
+    shown, values = _NAMED[name]
+    for key, value in given:
+        if found.setdefault(key, value) != value:
+            flag = OPTIONS[name].flags[0]
+            raise UsageError(f"{flag} gives {shown.format(key)} two {values}, {found[key]} and {value}; keep one.")
+    return found or None
 
 
 def check_target(asked: str) -> None:

@@ -25,14 +25,14 @@ from opshift.cli.reports.html import TEMPLATES
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 BESIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
-"""Files of the repository's root that are pages of the site, and what they are called there."""
+"""Files of the repository's root that become pages of the site, with the names of the pages."""
 SCRIPTS = ("build_site.py", "generate.py", "pictures.py", "reference_pages.py")
 LOADED = {"img": "src", "script": "src", "link": "href", "iframe": "src", "source": "src", "object": "data"}
-"""What a browser fetches by itself, without a click."""
+"""The attributes whose targets a browser loads without a click."""
 
 
 def gather(folder: Path) -> None:
-    """Put everything that sphinx is to read into a folder."""
+    """Copy the input of sphinx into a folder."""
     shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("__pycache__", *SCRIPTS))
     for name, page in BESIDE.items():
         (folder / page).write_text(as_page((ROOT / name).read_text(encoding="utf-8")), encoding="utf-8")
@@ -48,12 +48,12 @@ def gather(folder: Path) -> None:
 
 
 def as_page(text: str) -> str:
-    """Return a page of the root with its links as they are one folder further down."""
+    """Return a page of the root with its links changed for a page one folder below."""
     return linked(text, "", "").replace("](docs/", "](")
 
 
 def linked(text: str, before: str, after: str) -> str:
-    """Return a text whose links to files beside docs/ lead to their pages; both folders are as seen from the text."""
+    """Return a text whose links to files outside of docs/ lead to their pages; the folders are relative to the text."""
     for name, page in BESIDE.items():
         text = re.sub(rf"\]\({re.escape(before + name)}(?=[)#])", f"]({after}{page}", text)
     return text
@@ -63,7 +63,7 @@ def linked(text: str, before: str, after: str) -> str:
 
 
 class Links(HTMLParser):
-    """What a page links to, what it makes the browser load, and the anchors that it has."""
+    """The links of a page, the files that a browser loads with it, and its anchors."""
 
     def __init__(self, text: str) -> None:
         """Read a page."""
@@ -84,7 +84,7 @@ class Links(HTMLParser):
 
 
 def faults(site: Path) -> Iterator[str]:
-    """Yield what is wrong with the links of a site."""
+    """Yield the faults of the links of a site."""
     pages = {path: Links(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
         place = path.relative_to(site).as_posix()
@@ -119,7 +119,7 @@ def _fault(link: str, path: Path, site: Path, pages: dict[Path, Links], *, fetch
 
 
 def build(out: Path) -> list[str]:
-    """Build the site into a folder, and return what is wrong."""
+    """Build the site into a folder, and return its faults."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "source"
         gather(source)
@@ -130,7 +130,7 @@ def build(out: Path) -> list[str]:
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    """Build the site and say what is wrong with it."""
+    """Build the site and print its faults."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", metavar="OUT", nargs="?", type=Path, default=ROOT / "build" / "site")
     options = parser.parse_args(None if arguments is None else list(arguments))

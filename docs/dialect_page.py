@@ -1,4 +1,4 @@
-"""The texts of docs/dialect.md and docs/ml.md: operators of other domains, a row for each that is replaced."""
+"""The texts of docs/dialect.md and docs/ml.md: a row for each replaced operator of another domain."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _types(schema: Schema) -> Iterator[str]:
 
 
 def _ways(operator: Operator) -> Iterator[str]:
-    """Yield what a node is replaced by, in the words of the lowerings."""
+    """Yield the replacements of a node, as its lowerings describe them."""
     if operator.means is not None and not operator.means.domain:
         yield f"{operator.means.name}-{operator.means.versions[0].since}, or what replaces that"
         return

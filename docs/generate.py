@@ -1,4 +1,5 @@
-"""Write docs/operators.md, docs/dialect.md, docs/ml.md, pictures, opsets/data/bodies.onnxtxt, and what pages show.
+"""Write docs/operators.md, docs/dialect.md, docs/ml.md, pictures, opsets/data/bodies.onnxtxt, docstrings' options and
+the outputs in pages.
 
 `python docs/generate.py` writes them; `--check` changes nothing and fails where one is out of date. A page that needs
 packages which are not installed is left as it is.
@@ -30,6 +31,7 @@ from types import FunctionType
 from typing import Any
 
 import dialect_page
+import docstrings
 import onnx.defs
 import pictures
 
@@ -57,7 +59,7 @@ GUIDES = tuple(
         *("where.md", "commands.md", "reference/python.md", "lift-and-lower.md"),
     )
 ) + tuple(sorted((ROOT / "docs" / "howto").glob("*.md")))
-"""Pages to learn from: all that stands in them runs."""
+"""Guides, of which all examples are run."""
 SHOWN = (README, ROOT / "docs" / "verification.md", *GUIDES)
 """Pages with examples."""
 
@@ -141,13 +143,13 @@ def operators_page() -> str:
 
 
 def impossible_line(item: NoConversion) -> str:
-    """Return what has no conversion as a row."""
+    """Return an unsupported conversion as a row."""
     where = f"below {item.below}" if item.versions is None else f"between {item.versions[0]} and {item.versions[1]}"
     return f"| {item.operator} | {where} | {escape(item.reason)} |\n"
 
 
 def section(operator: Operator) -> str:
-    """Return what is known of one operator."""
+    """Return the section of one operator."""
     name = f"{operator.domain}::{operator.name}" if operator.domain else operator.name
     meaning = (inspect.getdoc(operator.meaning) or "").split("\n\n")[0].replace("\n", " ")
     fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(operator.meaning))
@@ -197,7 +199,7 @@ def proof_cell(operator: str, lowering: Lowering) -> str:
 
 
 def version_limits(operator: Operator, version: Version) -> Iterator[str]:
-    """Yield what a version cannot say: what its schema lacks, then what its file adds."""
+    """Yield the reasons why a version cannot express a meaning: those of its schema, then those of its file."""
     schema = schema_at(operator.domain, operator.name, version.since)
     if schema is not None and version.write is None and not operator.variadic:
         for field in dataclasses.fields(operator.meaning):
@@ -212,7 +214,7 @@ def version_limits(operator: Operator, version: Version) -> Iterator[str]:
 
 
 def reasons(function: Callable[..., Any]) -> Iterator[str]:
-    """Yield the reasons that a function can give, read off its source and that of the functions it calls."""
+    """Yield the reasons that a function may return, from its source and that of the functions it calls."""
     yield from dict.fromkeys(_reasons(function, set()))
 
 
@@ -220,7 +222,7 @@ def _reasons(function: Callable[..., Any], seen: set[Callable[..., Any]]) -> Ite
     if function in seen or not isinstance(function, FunctionType):
         return
     seen.add(function)
-    with contextlib.suppress(SyntaxError):  # a lambda in the middle of a call: it gives no reasons of its own
+    with contextlib.suppress(SyntaxError):  # a lambda inside a call returns no reasons
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         for node in _calls(tree):
             if node.func.id == "Reason":  # type: ignore[attr-defined]
@@ -239,7 +241,7 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def _text(node: ast.expr) -> str:
-    """Return a reason as it stands in the source, with dots where something is filled in."""
+    """Return the text of a reason in the source, with dots for inserted values."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
@@ -259,7 +261,7 @@ def _value(value: object) -> str:
 
 
 def unjoined(name: str) -> list[str]:
-    """Return the neighbouring versions that no row joins, of those between the oldest and the newest opset."""
+    """Return the pairs of adjacent versions that no row relates, from the oldest to the newest opset."""
     rows = {row.versions for row in table().get(name, ())}
     versions = _versions(name)
     return [f"{one} and {other}" for one, other in itertools.pairwise(versions) if (one, other) not in rows]
@@ -283,7 +285,7 @@ def _versions(name: str) -> tuple[int, ...]:
 
 
 def _first(name: str) -> int:
-    """The first opset, from the oldest on, that has the operator."""
+    """Return the first opset that has the operator."""
     return next(opset for opset in range(OLDEST, NEWEST + 1) if schema_at("", name, opset) is not None)
 
 
@@ -293,7 +295,7 @@ def cell(texts: Sequence[str]) -> str:
 
 
 def escape(text: str) -> str:
-    """Return a text that does not end its cell."""
+    """Return a text in which no character ends a cell."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 
@@ -306,7 +308,7 @@ NEEDS = re.compile(r"^<!-- needs: (?P<names>[\w ]+) -->$", re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A fenced block of a Markdown text: its language, what is inside, and where that stands."""
+    """A fenced block of a Markdown text: its language, its contents, and their position."""
 
     kind: str
     body: str
@@ -320,7 +322,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def refreshed(text: str) -> str:
-    """Return a page with the outputs of its examples replaced by what they print now.
+    """Return a page with the current outputs of its examples.
 
     `console` blocks hold commands after `$ ` and what they print; a `python` block's prints stand in the `text` block
     that follows, and one without such a block prints nothing. A block whose first line is a comment with a path is a
@@ -353,13 +355,13 @@ def refreshed(text: str) -> str:
 
 
 def missing(text: str) -> list[str]:
-    """Return the packages that a page needs, in a comment of its own, and that are not installed."""
+    """Return the missing ones of the packages that a page lists in its comment."""
     found = NEEDS.search(text)
     return [name for name in found["names"].split() if importlib.util.find_spec(name) is None] if found else []
 
 
 def session(body: str, folder: Path) -> Iterator[str]:
-    """Run the commands of a console block; yield each with what it prints."""
+    """Run the commands of a console block; yield each with its output."""
     for line in body.splitlines():
         if line.startswith("$ "):
             yield f"{line}\n"
@@ -367,7 +369,7 @@ def session(body: str, folder: Path) -> Iterator[str]:
 
 
 def run(command: str, folder: Path) -> str:
-    """Run a command in a shell that finds `opshift` and `python` of this environment; return all that it prints."""
+    """Run a command in a shell with `opshift` and `python` of this environment; return its output."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "COLUMNS": "120", "NO_COLOR": "1"}
     done = subprocess.run(
@@ -384,7 +386,7 @@ def run(command: str, folder: Path) -> str:
 
 
 def printed(source: str, folder: Path, names: dict[str, Any]) -> str:
-    """Run Python in a folder; return what it prints. Names last from one block to the next."""
+    """Run Python in a folder; return its output. Later blocks see the names of earlier ones."""
     out = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(out):
         exec(compile(source, "example", "exec"), names)
@@ -392,7 +394,7 @@ def printed(source: str, folder: Path, names: dict[str, Any]) -> str:
 
 
 def normal(text: str) -> str:
-    """Return a text without what differs between machines: versions of other packages, and what there was time for."""
+    """Return a text without the parts that differ between machines: versions of packages, and numbers of inputs."""
     text = re.sub(r"(onnxruntime|onnx|numpy|pytorch) \d+(\.\d+)+[\w+]*", r"\1 VERSION", text)
     text = re.sub(r"^Not tested: .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"\b\d+ output elements, [\d.]+ %", "MANY output elements, MOST", text)
@@ -430,6 +432,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         DIALECT: dialect_page.page,
         ML: dialect_page.ml_page,
         BODIES: bodies_file,
+        **{path: functools.partial(docstrings.with_options, path) for path in docstrings.FUNCTIONS},
         **pictures.PICTURES,
     }
     asked = [page.resolve() for page in options.pages] or [*written, *SHOWN]

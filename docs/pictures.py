@@ -1,4 +1,4 @@
-"""The pictures of the documents: a rewrite as reports draw it, and the layers of the code."""
+"""The pictures of the documentation: rewrites as in reports, and the layers of the code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rewrite() -> str:
 
 
 def drawn(model: Path, **request: Any) -> str:
-    """Return the drawing that a report has of the rewrite of a model, as a file of its own."""
+    """Return the drawing of a model's rewrite, as in a report, as a separate file."""
     plan = opshift.plan(model, **request)
     (kind,) = (kind for kind in plan.rewrites() if kind.action is Action.LOWER)
     style = [*_colours(), _read("drawing.css"), PAPER]
@@ -70,7 +70,7 @@ def _colours() -> list[str]:
 # --- the layers -------------------------------------------------------------------------------------------------------
 
 WIDTH, ROW, GAP, MARGIN, NAME = 860, 28, 6, 16, 110
-"""Of the picture of layers, in pixels: its width, the height of a box, what is between boxes, the edge, the names."""
+"""Pixels in the picture of the layers: its width, the height of a box, the gap, the margin, and the names."""
 
 WORDS = """
 text { fill: var(--ink); font: 13px var(--mono); } .about { fill: var(--soft); font-size: 11px; }
@@ -78,7 +78,7 @@ text { fill: var(--ink); font: 13px var(--mono); } .about { fill: var(--soft); f
 
 
 def layers() -> str:
-    """Return the layers that pyproject.toml has import-linter check, from top to bottom, with what each is for."""
+    """Return the layers of import-linter's contracts in pyproject.toml, from top to bottom, with their descriptions."""
     parts, top = [], float(MARGIN)
     for package, rows in _contracts():
         height = len(rows) * (ROW + GAP) + GAP
@@ -109,7 +109,7 @@ def _contracts() -> list[tuple[str, list[list[str]]]]:
 
 
 def _row(package: str, names: Sequence[str], top: float) -> Iterator[str]:
-    """Yield the boxes of modules that do not know each other, side by side."""
+    """Yield the boxes of independent modules, side by side."""
     width = (WIDTH - 3 * MARGIN - NAME - GAP * (len(names) - 1)) / len(names)
     for place, name in enumerate(names):
         left = MARGIN + NAME + place * (width + GAP)
@@ -120,7 +120,7 @@ def _row(package: str, names: Sequence[str], top: float) -> Iterator[str]:
 
 
 def _about(package: str, name: str, room: int) -> str:
-    """Return the first line of a module's docstring, as far as there is room."""
+    """Return the first line of a module's docstring, cut to the available width."""
     path = ROOT / package.partition(".")[2] / name
     source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
     line = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0].rstrip(".").replace("`", "")
@@ -159,4 +159,4 @@ PICTURES: dict[Path, Callable[[], str]] = {
         for name, target in GALLERY.items()
     },
 }
-"""What draws each."""
+"""The function that draws each picture."""

@@ -1,7 +1,7 @@
-"""The pages of the site that are made when it is built: one an operator, with its lowerings drawn, and the commands.
+"""The pages that the site's build generates: one for each operator, with drawings of its lowerings, and the commands.
 
-What is drawn of a lowering is what the tests derive of it: the subject whose mutants they catch, or else the smallest
-node of the operator's table of cases.
+The drawn example of a lowering comes from the tests: the subject of its mutants, or else the smallest node of the
+operator's table of cases.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from opshift.opsets.registry.operator import SPELLING, Node, Operator, known_ope
 from opshift.opsets.registry.schema import NEWEST, OLDEST, schema_at
 from opshift.opsets.registry.schema_only import has_body
 from opshift.opsets.runtimes.target import Legality
-from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Replace
 from opshift.passes.rewrite.fragment import Fragment, operand_sources
 from opshift.passes.rewrite.groups import subgraph
 from opshift.passes.rewrite.lowering_search import Deriver
+from opshift.passes.rewrite.node_models import alone
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tests")]
 
@@ -76,7 +76,7 @@ one Identity node ([how it is measured](../../design.md#lift-and-lower)).
 
 
 def overview(known: Iterable[Operator]) -> str:
-    """Return the page that leads to those of the operators."""
+    """Return the overview page of the operators."""
     lines, names = [], []
     for operator in known:
         versions = ", ".join(str(version.since) for version in operator.versions)
@@ -91,7 +91,7 @@ def _where(below: int | None, versions: tuple[int, int] | None) -> str:
 
 
 def operator_page(operator: Operator) -> str:
-    """Return what is known of one operator."""
+    """Return the page of one operator."""
     title = f"{operator.domain}::{operator.name}" if operator.domain else operator.name
     parts = [f"# {title}\n", *meaning(operator), *versions(operator)]
     if operator.lowerings and operator.means is None:
@@ -112,7 +112,7 @@ def _no_lowering(operator: Operator) -> str:
 
 
 def meaning(operator: Operator) -> Iterator[str]:
-    """Yield what the operator means, and the fields of its meaning."""
+    """Yield the description of the operator's meaning, and its fields."""
     yield f"{_prose((inspect.getdoc(_home(operator)) or '').split(PARAGRAPH)[0])}\n"
     yield "## Meaning\n"
     if operator.means is not None:
@@ -146,12 +146,12 @@ def _home(operator: Operator) -> ModuleType:
 
 
 def _prose(text: str) -> str:
-    """Return a docstring as Markdown: angle brackets and stars in it mean themselves."""
+    """Return a docstring as Markdown, with angle brackets and stars escaped."""
     return text.replace("*", "\\*").replace("<", "\\<")
 
 
 def field_docs(meaning: type) -> dict[str, str]:
-    """Return what stands below each field of a dataclass, in its source."""
+    """Return the docstrings below the fields of a dataclass, from its source."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(meaning))).body[0]
     assert isinstance(tree, ast.ClassDef)
     found: dict[str, str] = {}
@@ -163,7 +163,7 @@ def field_docs(meaning: type) -> dict[str, str]:
 
 
 def versions(operator: Operator) -> Iterator[str]:
-    """Yield the versions, the opsets that have each, and what it cannot say."""
+    """Yield the versions, with their opsets and the meanings that they cannot express."""
     yield "## Versions\n"
     yield "| Version | Opsets | Not where |\n|---|---|---|"
     for version in operator.versions:
@@ -176,7 +176,7 @@ def versions(operator: Operator) -> Iterator[str]:
 
 
 def _opsets(operator: Operator, since: int) -> str:
-    """Return the opsets whose version of the operator this is."""
+    """Return the opsets with this version of the operator."""
     having = [
         opset
         for opset in range(OLDEST, NEWEST + 1)
@@ -188,7 +188,7 @@ def _opsets(operator: Operator, since: int) -> str:
 
 
 def impossible(operator: Operator) -> Iterator[str]:
-    """Yield what has no conversion, and why."""
+    """Yield the unsupported conversions, with their reasons."""
     yield "## Unsupported conversions\n"
     if entries := no_conversions().get(operator.name):
         yield "| Operator | Where | Why |\n|---|---|---|\n" + "".join(map(impossible_line, entries))
@@ -202,7 +202,7 @@ def impossible(operator: Operator) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Example:
-    """A node, what a lowering makes of it at an opset, and what that costs."""
+    """A node, its replacement by a lowering at an opset, and the cost."""
 
     opset: int
     cost: float
@@ -211,15 +211,15 @@ class Example:
 
 
 FEW = 12
-"""Nodes: drawings of more are folded up until somebody wants to see them."""
+"""Drawings of more nodes than this are collapsed."""
 
 ENOUGH = 12
-"""Of so many cases of a table, the first ones to which a lowering applies, the one of the fewest nodes is drawn."""
+"""The drawing shows the smallest result among this many cases of the table to which the lowering applies."""
 ASSUMED = frozenset({"no-nan", "finite-inputs", "whole-indices", "approximate"})
 
 
 def lowering_section(operator: Operator, lowering: Lowering) -> Iterator[str]:
-    """Yield what one lowering does, where it does not apply, and a drawing of what it writes."""
+    """Yield the description of a lowering, the reasons why it does not apply, and a drawing of its result."""
     yield f"### `{lowering.name}`\n"
     yield f"{_prose(lowering.summary)}\n"
     facts = [f"Written at opset {lowering.opset}."]
@@ -235,7 +235,7 @@ def lowering_section(operator: Operator, lowering: Lowering) -> Iterator[str]:
 
 
 def drawn(operator: Operator, lowering: Lowering, example: Example) -> str:
-    """Return the drawings of a node and of what a lowering makes of it, as HTML."""
+    """Return the drawings of a node and of its replacement, as HTML."""
     before, after = subgraph(example.before), subgraph(example.after)
     count = len(after.nodes)
     captions = {"Before": before, f"After, at opset {example.opset}": after}
@@ -251,7 +251,7 @@ def drawn(operator: Operator, lowering: Lowering, example: Example) -> str:
 
 
 def example_of(operator: Operator, lowering: Lowering) -> Example | None:
-    """Return what is drawn of a lowering, the smallest of a few: subjects of the mutants, or cases of a table."""
+    """Return the example of a lowering, the smallest of a few: subjects of the mutants, or cases of a table."""
     found = [
         example
         for subject in test_mutants.SUBJECTS
@@ -290,7 +290,7 @@ def _tables() -> Mapping[str, type[harness.Table]]:
 
 
 def _example(operator: Operator, lowering: Lowering, spelled: Node, opset: int, keep: bool) -> Example | None:
-    """Return what this lowering alone makes of a node at an opset, None where it does not apply there."""
+    """Return the replacement of a node by this lowering alone at an opset, or None if it does not apply."""
     whole = lift(harness.only(operator, lowering), spelled, "runtime")
     if isinstance(whole, Reason):
         return None
@@ -322,7 +322,7 @@ def command_line() -> str:
 
 
 def command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield what one command takes."""
+    """Yield the section of a command, with its options."""
     yield f"## opshift {name}\n\n{parser.description}\n\n"
     if parser.epilog:
         _, _, examples = parser.epilog.partition("\n")

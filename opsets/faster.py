@@ -30,8 +30,8 @@ from opshift.opsets.registry.operator import Operands, Operator
 LONGEST = 2**24
 """Longer axes have no blocks: finding one takes as many steps as the root of the length."""
 
-CANDIDATES = 128
-"""Lengths of blocks that are tried at run time."""
+LARGEST = 64
+"""The most elements of a block whose length is found at run time: the largest divisor up to this one is taken."""
 
 
 @functools.cache
@@ -104,28 +104,30 @@ def _divided(what: ArgMax, operands: Operands) -> Reason | None:
     return Reason("the length of the axis is known") if known else None
 
 
-def _sizes() -> Mapping[str, Any]:
-    """Bind lengths of blocks, and what each costs as `block` reckons it."""
-    sizes = np.arange(1, CANDIDATES + 1)
-    lengths = sizes.astype(np.float32)
-    return {"sizes": Tensor(sizes), "weights": Tensor(np.float32(1.5) / lengths), "lengths": Tensor(lengths)}
+def _sizes() -> Tensor:
+    """Return what a length is divided by; each divisor is its own position, so that ArgMin returns the last one.
+
+    At position 0 is a number that divides no length but 0.
+    """
+    return Tensor(np.array([2**62, *range(1, LARGEST + 1)]))
 
 
 @lowering(
     18,
     applies_if=_divided,
-    bind=lambda what, operands: {"batch": what.axis, "last": what.select_last_index, **_sizes()},
+    bind=lambda what, operands: {
+        "batch": what.axis,
+        "last": what.select_last_index,
+        "copied": Tensor(np.zeros(what.axis, np.int64)),
+        "sizes": _sizes(),
+    },
 )
-def blocked_at_run_time(
-    data, batch: int, last: int, sizes: Sequence[int], weights: Sequence[int], lengths: Sequence[int]
-):
-    """Do the same with a divisor of the length of the axis that is found at run time."""
-    # Without rows, the empty axis has one block of one element.
-    length = op.Max(op.Shape(data, start=batch), 1)
-    left = op.Cast(op.Mod(length, sizes), to=1)
-    cost = op.Cast(length, to=1) * weights + lengths + left * 1e9
-    size = op.Gather(sizes, op.ArgMin(cost, axis=0, keepdims=1), axis=0)
-    rows = op.Reshape(data, op.Concat(op.Shape(data, end=batch), op.Div(length, size), size, axis=0), allowzero=1)
+def blocked_at_run_time(data, batch: int, last: int, copied: Sequence[int], sizes: Sequence[int]):
+    """Do the same with blocks whose length is the largest divisor up to 64, found at run time."""
+    length = op.Shape(data, start=batch)
+    size = op.ArgMin(op.Mod(length, sizes), axis=0, select_last_index=1)
+    # A 0 copies a dimension; an axis without elements has no blocks.
+    rows = op.Reshape(data, op.Concat(copied, op.Div(length, size), size, axis=0))
     number = op.ArgMax(op.ReduceMax(rows, [-1], keepdims=0), axis=batch, select_last_index=last)
     place = op.ArgMax(op.GatherND(rows, number, batch_dims=batch), axis=batch, select_last_index=last)
     return op.Mul(number, size) + place
@@ -294,27 +296,17 @@ def _last_of_unknown_length(rows: Rows, operands: Operands) -> Reason | None:
 def _zeros(rows: Rows, operands: Operands) -> Mapping[str, Any]:
     dtype = first(operands).dtype or TensorProto.FLOAT
     one = np.ones(1, helper.tensor_dtype_to_np_dtype(dtype))
-    return {"batch": rows.axes[0], **_sizes(), "one": Tensor(one), "to": dtype}
+    return {"batch": rows.axes[0], "sizes": _sizes(), "one": Tensor(one), "to": dtype}
 
 
 @lowering(18, applies_if=_last_of_unknown_length, bind=_zeros)
-def scattered_at_run_time(
-    x,
-    batch: int,
-    sizes: Sequence[int],
-    weights: Sequence[int],
-    lengths: Sequence[int],
-    one: Sequence[int],
-    to: int,
-):
+def scattered_at_run_time(x, batch: int, sizes: Sequence[int], one: Sequence[int], to: int):
     """Find the maximum in blocks, whose length is found at run time, and put a one there, into zeros."""
-    length = op.Shape(x, start=batch)
-    filled, some = op.Max(length, 1), op.Min(length, 1)
-    cost = op.Cast(filled, to=1) * weights + lengths + op.Cast(op.Mod(filled, sizes), to=1) * 1e9
-    size = op.Gather(sizes, op.ArgMin(cost, axis=0, keepdims=1), axis=0)
-    outer = op.Shape(x, end=batch)
-    # Empty rows are no rows of one block of one element.
-    rows = op.Reshape(x, op.Concat(outer * some, op.Div(filled, size), size, axis=0), allowzero=1)
+    length, outer = op.Shape(x, start=batch), op.Shape(x, end=batch)
+    size = op.ArgMin(op.Mod(length, sizes), axis=0, select_last_index=1)
+    # Empty rows are no rows.
+    some = op.Min(length, 1)
+    rows = op.Reshape(x, op.Concat(outer * some, op.Div(length, size), size, axis=0), allowzero=1)
     number = op.ArgMax(op.ReduceMax(rows, [-1], keepdims=0), axis=batch)
     place = op.ArgMax(op.GatherND(rows, number, batch_dims=batch), axis=batch)
     kept = op.Concat(outer, some, axis=0)

@@ -138,13 +138,18 @@ def where(
         model: as for `convert`.
         targets: runtimes' profiles: built-in names, TOML files or Targets. None is all built-in ones, with the oldest
             releases of onnxruntime that run the model as it is and after conversion, in place of all releases.
-        assume: as for `convert`, as are all arguments below.
-        assume_opset: the opset at which to read the model, instead of the declared one.
-        input_shapes: the new shapes of inputs, by name.
-        dims: the sizes of symbolic dims of inputs.
-        batch: the size of the first dim of each input that has two or more.
-        fold: fold nodes whose outputs follow from shapes and constants.
-        allow_paths: directories to which links of external data may lead.
+        assume: assumptions that the result may need: "no-nan", "finite-inputs", "whole-indices". With "approximate",
+            Erf may be off by 2^-21 of each result. With "tensor-output", outputs that are maps (ZipMap of ai.onnx.ml)
+            become tensors of scores. With "fits-int32", integers of unknown range get the narrower type that `types`
+            requests.
+        assume_opset: read the model at this opset instead of the declared one, for models that declare a wrong one.
+        input_shapes: the new shapes of inputs, by name; they are declared in the model, and nodes that depend only on
+            them are folded. -1 keeps a declared dim.
+        dims: the sizes of symbolic dims of inputs, by the name of the dim.
+        batch: the size of the first dim of each input that has two or more, unless the model fixes it.
+        fold: replace nodes whose outputs follow from shapes and constants by constants, an If whose condition follows
+            by its branch, and drop unused nodes; also done for fixed shapes, and for a target that needs it.
+        allow_paths: directories to which links of external data may lead, in addition to the model's own.
         progress: called with a target's name, the targets done and all targets.
 
     Raises:

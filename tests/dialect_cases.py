@@ -82,7 +82,8 @@ LSTM_INPUTS = (
 ROTARY = "float[2,5,24] x, int64[1] o, int64[2,5] p, float[10,4] c, float[10,4] s"
 HEADS = (
     "float[2,5,8] q, float[2,7,8] k, float[2,7,12] v, float[28] b, int32[2,7] m, int32[2,5,7] mp, int32[2] ml, "
-    "float[2,2,5,7] a, float[1,1,5,7] a1, float[2,2,3,4] pk, float[2,2,3,4] pv, float[2,2,7,4] k4, float[2,2,7,4] v4"
+    "float[2,2,5,7] a, float[1,1,5,7] a1, float[2,2,3,4] pk, float[2,2,3,4] pv, float[2,2,7,4] k4, float[2,2,7,4] v4, "
+    "float[2,5,2,3,4] pq, float[2,7,2,2,4] kv, float[24] pb, int32[2,5] m5"
 )
 PROJECTED = (
     "float[2,5,6] x, float[6,24] w, float[24] b, int32[2,5] m, int32[2] ml, int32[2,5,5] mp, "
@@ -114,6 +115,7 @@ GEMMS = (
 SHARED = ", past_present_share_buffer = 1"
 BUFFERS = "float[2,1,16] y, float[2,2,6,8] f, float[2,2,6,8] g"
 IMAGES = "T[2,3,7,6] x, float s, T z, float t, T w"
+NINE = ", x, s, z, x, t, w, v, s, w" * 3
 STEPS = "T[2,60] x, float s, T z, float t, T w"
 
 CASES = [
@@ -352,6 +354,10 @@ CASES = [
             ("y", "", "q, k, v, , mp", "float[2,5,12] y", (17,)),
             ("y", "", "q, k, v, , ml", "float[2,5,12] y", (17,)),
             ("y", "", "q, k4, v4", "float[2,5,8] y", (17, 23)),
+            ("y", "", "pq", "float[2,5,8] y", (9, 17, 23)),
+            ("y", "", "pq, , , pb, m5", "float[2,5,8] y", (17,)),
+            ("y", "", "q, kv", "float[2,5,8] y", (9, 17, 23)),
+            ("y", ", scale = 0.5", "q, kv, , , m, a", "float[2,5,8] y", (17,)),
             ("y, n, w", "", "q, k, k, , , , pk, pv", "float[2,5,8] y, float[2,2,10,4] n, float[2,2,10,4] w", (17, 23)),
             ("y", ", unidirectional = 1", "q, q, q", "float[2,5,8] y", (17, 23)),
             (
@@ -526,6 +532,7 @@ CASES = [
                 "[7,60]",
                 (17,),
             ),
+            (f"QLinearConcat <axis = 1> (t, w{NINE})", f"{STEPS}, T[2,1] v", "[2,363]", (11,)),
             ("QLinearAdd (x, s, z, v, t, w, u, w)", f"{STEPS}, T[60] v, float u", "[2,60]", (11, 17)),
             ("QLinearMul (x, s, z, v, t, w, u, w)", f"{STEPS}, T[2,1] v, float u", "[2,60]", (11, 17)),
             ("QLinearSoftmax <opset = 13> (x, s, z, t, w)", STEPS, "[2,60]", (11, 17)),
@@ -683,6 +690,39 @@ CASES = [
                 "int64[4] p = {1, 0, 1, 1}",
             ),
             ("(x, w, p)", "float[n,2,5] x, float[2,3,3] w", "float[n,3,6] y", (17,), "int64[2] p = {1, 0}"),
+        )
+    ),
+    Case("y = com.microsoft.BiasAdd (x, b, k)", "float[2,3,4] x, float[4] b, float[2,3,4] k", "float[2,3,4] y"),
+    Case("y = com.microsoft.BiasAdd (x, b, k)", "float16[n,3,4] x, float16[4] b, float16[n,3,4] k", "float16[n,3,4] y"),
+    Case("y = com.microsoft.BiasSplitGelu (x, b)", "float[2,3,8] x, float[8] b", "float[2,3,4] y", (9, 17, 20)),
+    Case("y = com.microsoft.BiasSplitGelu (x, b)", "float16[n,3,8] x, float16[8] b", "float16[n,3,4] y", (17,)),
+    *(
+        Case(
+            f"{made} = com.microsoft.SkipGroupNorm <activation = {swish}, groups = 2> (x, g, b, {given})",
+            "float[2,3,5,4] x, float[4] g, float[4] b, float[2,3,5,4] s, float[2,1,1,4] r, float[2,4] m, float[4] c",
+            f"float[2,3,5,4] y{', float[2,3,5,4] t' * (made != 'y')}",
+            opsets,
+        )
+        for made, swish, given, opsets in (
+            ("y, t", 0, "s", (17, 21)),
+            ("y, t", 1, "s, c", (9, 17)),
+            ("y", 1, "r", (17,)),
+            ("y, t", 0, "m", (17,)),
+            ("y, t", 1, "m, c", (17,)),
+        )
+    ),
+    *(
+        Case(f"y = com.microsoft.NhwcConv <{fields}> ({given})", inputs, made, opsets)
+        for fields, given, inputs, made, opsets in (
+            (
+                "kernel_shape = [3, 2], pads = [1, 0, 1, 0], strides = [2, 1]",
+                "x, w, b",
+                "float[2,5,6,3] x, float[4,3,2,3] w, float[4] b",
+                "float[2,3,5,4] y",
+                (9, 17),
+            ),
+            ("group = 2", "x, w", "float[n,5,6,4] x, float[6,3,3,2] w", "float[n,3,4,6] y", (17,)),
+            ('auto_pad = "SAME_UPPER"', "x, w", "float16[2,5,3] x, float16[4,2,3] w", "float16[2,5,4] y", (17,)),
         )
     ),
     *(

@@ -123,7 +123,8 @@ def body_of(operator: Operator, lowering: Lowering, setting: Setting) -> Body | 
     """Return the body for a node; with dimensions of any size, one that does not depend on them."""
     if setting.kind != "static" or None not in setting.shape:
         whole = lifted(operator, setting)
-        return lowering.body_for(whole.meaning, whole.operands)
+        body = lowering.body_for(whole.meaning, whole.operands)
+        return body if isinstance(body, Reason) or lowering.name not in AT_RUN_TIME else with_few_divisors(body)
     bodies = []
     for number in SIZES:
         whole = lifted(operator, setting.filled(number))
@@ -132,6 +133,12 @@ def body_of(operator: Operator, lowering: Lowering, setting: Setting) -> Body | 
             return bodies[-1]
     first = bodies[0]
     return first if all(body == first for body in bodies) else Reason("the body depends on the sizes")
+
+
+def with_few_divisors(body: Body) -> Body:
+    """Return a body that looks for the length of blocks among numbers up to 3: short rows have several blocks then."""
+    sizes = body.bound["sizes"]
+    return dataclasses.replace(body, bound={**body.bound, "sizes": Constant(sizes.array[:4])})
 
 
 # --- rows: Hardmax and ArgMax -----------------------------------------------------------------------------------------
@@ -415,6 +422,8 @@ TYPED: Mapping[str, Sequence[int]] = {
 """Lowerings of Hardmax and ArgMax for some element types: the proof is over the values of these types."""
 BLOCKS = {"blocked", "first_blocked_in_bytes", "last_blocked_in_bytes", "product", "merged"}
 """Lowerings whose shapes are constants: the proof is for small ones, and some dimensions of any size."""
+AT_RUN_TIME = {"blocked_at_run_time", "scattered_at_run_time"}
+"""Lowerings that compute the length of blocks at run time: the proof is for small shapes, which are hidden."""
 FIXED = {"sign_relu", "first_sign", "last_sign", "index_padded"}
 """Lowerings with a constant for each element of a row: the proof is for rows up to 7."""
 
@@ -445,6 +454,9 @@ def row_meanings(operator: str) -> Iterator[tuple[Any, tuple[int | None, ...]]]:
 
 def row_settings(operator: str, lowering: Lowering) -> Iterator[Setting]:
     """Yield the nodes that a proof about a lowering of Hardmax or ArgMax covers, if it applies to them."""
+    if lowering.name in AT_RUN_TIME:
+        yield from hidden_settings(operator)
+        return
     dtypes = TYPED.get(lowering.name, (FLOAT,))
     pairs = list(row_meanings(operator))
     if lowering.name in BLOCKS | FIXED:
@@ -457,6 +469,14 @@ def row_settings(operator: str, lowering: Lowering) -> Iterator[Setting]:
         for dtype in dtypes:
             for kind in ("static",) if lowering.name in TYPED else ("static", "symbolic", "unranked"):
                 yield Setting(meaning, dtype, shape, kind)
+
+
+def hidden_settings(operator: str) -> Iterator[Setting]:
+    """Yield the nodes for a lowering that finds out how long a row is: of one block, of several, or of blocks of 1."""
+    for shape in [(1,), (3,), (4,), (5,), (9,), (2, 6), (2, 1), (4, 5), (2, 2, 4), (3, 1, 7), (2, 2, 9)]:
+        axis = len(shape) - 1
+        meanings: list[Any] = [Rows((axis,))] if operator == "Hardmax" else [ArgMax(axis, 1, last) for last in (0, 1)]
+        yield from (Setting(meaning, FLOAT, shape, "symbolic", hidden=True) for meaning in meanings)
 
 
 def in_range(meaning: Any, rank: int) -> bool:
@@ -569,7 +589,7 @@ def one_hot_settings() -> Mapping[str, list[Setting]]:
         + one_hot_nodes((sign,), floats, ("whole", "absent"), **WHOLE)
         for name, sign in signs.items()
     }
-    found |= {name: one_hot_nodes(any_sign, long) for name in ("gather_mask", "ranked")}
+    found |= {name: one_hot_nodes(any_sign, long) for name in ("gather_mask", "ranked", "reversed_axes")}
     found["where_mask"] = one_hot_nodes(any_sign, long, off_on=(2, 5), values=INT64)
     found["scattered"] = one_hot_nodes(("wrap", "off", "absent"), long)
     found["cast_mask"] = one_hot_nodes(any_sign, long, **ZERO_ONE)

@@ -245,6 +245,23 @@ def label_encoder(rng: Rng) -> Drawn:
     return Drawn("LabelEncoder", attributes, (x,), (made,), version=version, exact=True, opset=19)
 
 
+def category_mapper(rng: Rng) -> Drawn:
+    count = int(rng.integers(1, 6))
+    integers = rng.integers(-3, 6, count)
+    strings = rng.choice(WORDS, count)
+    attributes: dict[str, Any] = {"cats_int64s": integers.tolist(), "cats_strings": strings.tolist()}
+    if rng.random() < 0.5:
+        attributes |= {"default_int64": -9, "default_string": "none"}
+    shape = tuple(int(size) for size in rng.integers(1, 4, int(rng.integers(1, 4))))
+    if rng.random() < 0.5:
+        x = rng.choice([*WORDS, "other"], shape).astype(object)
+        return Drawn("CategoryMapper", attributes, (x,), (np.int64,), version=1, exact=True, opset=19)
+    x = rng.integers(-4, 7, shape)
+    return Drawn("CategoryMapper", attributes, (x,), (object,), version=1, exact=True, opset=19)
+
+
+WORDS = ("a", "b", "c", "ab")
+
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 
 
@@ -423,6 +440,7 @@ def svm_classifier(rng: Rng) -> Drawn:
 DRAWN: Mapping[str, Callable[[Rng], Drawn]] = {
     "ArrayFeatureExtractor": array_feature_extractor,
     "Binarizer": binarizer,
+    "CategoryMapper": category_mapper,
     "FeatureVectorizer": feature_vectorizer,
     "Imputer": imputer,
     "LabelEncoder": label_encoder,

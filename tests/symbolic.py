@@ -181,6 +181,12 @@ def _remainder(number: Scalar, by: Scalar) -> Scalar:
     return number % by
 
 
+def _remainder_of_numbers(number: Scalar, by: Scalar) -> Scalar:
+    if terms.is_term(number) or terms.is_term(by):
+        raise UninterpretedError("Mod of unknown numbers")
+    return number % by
+
+
 def joined(parts: Sequence[tuple[Any, Scalar]]) -> Any:
     """Return the position in a dimension merged from these."""
     kept = tuple((digit, dim) for digit, dim in parts if not _is(dim, 1))
@@ -343,6 +349,11 @@ def best(
     def element(place: tuple[Scalar, ...]) -> Scalar:
         return data.at(_placed(data, index, axes, place))
 
+    places = places_of(dims) or []
+    numbers = [element(place) for place in places] if data.dtype == INT64 else []
+    if numbers and not any(map(terms.is_term, numbers)):
+        order = reversed(range(len(places))) if last else range(len(places))
+        return places[(min if least else max)(order, key=numbers.__getitem__)]
     generic = tuple(z3.Int(f"digit{number}") for number in range(len(dims)))
     proof.guards.append(terms.inside(generic, dims))
     row = element(generic)
@@ -791,6 +802,8 @@ class Interpreter:
         if name in ("Add", "Sub", "Mul", "Div"):
             dtype = x[0].dtype
             return each(proof, dtype, lambda a, b: terms.calculated(proof, name, a, b, dtype), *x)
+        if name == "Mod":
+            return each(proof, x[0].dtype, _remainder_of_numbers, *x)
         if name in ("Min", "Max"):
             pick = terms.smallest if name == "Min" else terms.largest
             dtype = x[0].dtype
@@ -834,6 +847,8 @@ class Interpreter:
         if name == "Shape":
             dims = x[0].shape[attributes.get("start", 0) : attributes.get("end")]
             return vector(INT64, dims)
+        if name == "ConstantOfShape":
+            return Tensor(FLOAT, tuple(map(size, elements(x[0]))), lambda index: 0)
         if name != "Constant":
             return None
         ((kind, held),) = attributes.items()
@@ -850,7 +865,7 @@ class Interpreter:
             axis = from_front(attributes.get("axis", 1), x[0].rank)
             return reshaped(proof, x[0], [times(x[0].shape[:axis]), times(x[0].shape[axis:])], True)
         if name == "Transpose":
-            return transposed(proof, x[0], attributes["perm"])
+            return transposed(proof, x[0], attributes.get("perm", range(x[0].rank)[::-1]))
         if name == "Unsqueeze":
             return unsqueezed(x[0], integers(x[1]))
         if name == "Squeeze":
@@ -893,10 +908,11 @@ class Interpreter:
             return running_sum(proof, x[0], axis, exclusive, reverse)
         if name == "TopK":
             return self._top(attributes, x)
-        if name == "ArgMax":
+        if name in ("ArgMax", "ArgMin"):
             last = bool(attributes.get("select_last_index", 0))
             keep = bool(attributes.get("keepdims", 1))
-            return arg_max(proof, x[0], attributes.get("axis", 0), keep=keep, last=last)
+            least = name == "ArgMin"
+            return arg_max(proof, x[0], attributes.get("axis", 0), keep=keep, last=last, least=least)
         return None
 
     def _top(self, attributes: Mapping[str, Any], x: Sequence[Any]) -> tuple[Tensor, Tensor]:

@@ -378,7 +378,9 @@ def _whole_quotient(proof: Proof, left: Any, right: Any) -> Any:
 
 def _numbers(name: str, left: Scalar, right: Scalar, dtype: int) -> Scalar:
     kind = helper.tensor_dtype_to_np_dtype(dtype).type
-    operation = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply}[name]
+    if name == "Div" and (dtype in EXACT or left < 0 or right <= 0):
+        raise UninterpretedError("Div of other than whole numbers")
+    operation = {"Div": np.floor_divide, "Add": np.add, "Sub": np.subtract, "Mul": np.multiply}[name]
     with np.errstate(all="ignore"):
         return operation(kind(left), kind(right)).item()
 

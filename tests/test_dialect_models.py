@@ -163,6 +163,7 @@ def test_a_target_gets_what_it_supports(tmp_path: Path) -> None:
     assert foreign(kept.model) == foreign(fused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activations", ["QUInt8", "QInt8"])
 def test_a_quantized_network_becomes_onnx_again(activations: str, tmp_path: Path) -> None:
     """As onnxruntime.quantization writes it with operators of quantized values (QOperator)."""
@@ -238,3 +239,47 @@ def test_a_decoder_with_a_past_becomes_onnx_again() -> None:
         for one, other in zip(before, after, strict=True):
             # Sums of at most 64 terms, one after the other.
             assert np.abs(one - other).max() <= 128 * np.finfo(np.float32).eps * np.abs(one).max()
+
+
+def diffusion() -> onnx.ModelProto:
+    """Return a block of an image model as onnxruntime's optimizer writes it."""
+    rng = np.random.default_rng(1)
+    weights = {
+        "cw": (8, 3, 3, 4), "cb": (8,), "g": (8,), "b": (8,), "tw": (8,), "wq": (8, 24), "wu": (8, 64), "bu": (64,),
+        "wd": (32, 8), "bd": (8,),
+    }  # fmt: skip
+    text = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+    g (float[n,4,h,w] x, float[n,8] time, float[n,t,8] text) => (float[n,p,8] y) {
+        image = Transpose <perm = [0, 2, 3, 1]> (x)
+        c = com.microsoft.NhwcConv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (image, cw, cb)
+        e, s = com.microsoft.SkipGroupNorm <groups = 4, activation = 1> (c, g, b, time, tw)
+        r = Reshape (e, tokens)
+        q = MatMul (r, wq)
+        packed = Reshape (q, heads)
+        a = com.microsoft.MultiHeadAttention <num_heads = 2> (packed)
+        of_text = MatMul (text, kv)
+        pairs = Reshape (of_text, two)
+        m = com.microsoft.MultiHeadAttention <num_heads = 2> (a, pairs)
+        u = MatMul (m, wu)
+        k = com.microsoft.BiasSplitGelu (u, bu)
+        d = MatMul (k, wd)
+        y = com.microsoft.BiasAdd (d, bd, m)
+    }"""
+    model = onnx.parser.parse_model(text)
+    shapes = {"tokens": [0, -1, 8], "heads": [0, 0, 2, 3, 4], "two": [0, 0, 2, 2, 4]}
+    made = {name: (rng.standard_normal(shape) / 3).astype(np.float32) for name, shape in weights.items()}
+    made |= {name: np.array(shape) for name, shape in shapes.items()}
+    made["kv"] = (rng.standard_normal((8, 16)) / 3).astype(np.float32)
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in made.items())
+    return model
+
+
+@pytest.mark.slow
+def test_a_block_of_a_diffusion_model_becomes_standard() -> None:
+    """onnxruntime has no CPU kernels for these operators: their oracles, node by node, are the reference."""
+    result = opshift.convert(diffusion(), opset=13, decompose=["com.microsoft"], require_proof=True)
+    assert isinstance(result.model, onnx.ModelProto)
+    assert not [node for node in result.model.graph.node if node.domain]
+    assert result.report is not None
+    assert result.report.whole.verdict is Verdict.EQUAL
+    assert {check.verdict for check in result.report.nodes} == {Verdict.EQUAL}

@@ -81,12 +81,12 @@ def test_oracle_and_inference_agree_with_the_kernel(case: Case) -> None:
     facts = typed(dataclasses.replace(seen, inputs=known))
     assert isinstance(facts, tuple)
     runner = Runner(Runnable(case.model))
-    if case.runs:
+    if case.runs and not miscomputed(case.model):
         runner.open(optimised=False)
         made = runner.run(feeds, False)
     else:
         with pytest.raises(RejectedError):
-            runner.open(optimised=False)
+            runner.run(feeds, False)
         made = tuple(result for result, used in zip(results, seen.used, strict=False) if used)
     wanted = [(result, fact) for result, fact, used in zip(results, facts, seen.used, strict=False) if used]
     for (result, fact), got in zip(wanted, made, strict=True):
@@ -387,6 +387,7 @@ def test_a_mask_of_one_column_masks_nothing(operator: str) -> None:
     np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)  # sums of 8 products below 4, in another order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", ["Attention", "MultiHeadAttention", "GroupQueryAttention"])
 def test_a_mask_of_several_layers_is_written_once(operator: str) -> None:
     inputs, node = {

@@ -402,6 +402,46 @@ def test_sums_in_the_type_of_statistics_are_right_and_others_wrong() -> None:
         assert (changed is None) is right
 
 
+def test_the_evaluator_normalizes_a_row_with_nan_to_nan() -> None:
+    from differential import runtimes
+
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 23]> g (float[2,3] x, float[3] s) =>
+        (float[2,3] y) {y = RMSNormalization <epsilon = 0.0> (x, s)}""")
+    feeds = [{"x": np.array([[1, np.nan, 2], [1, 2, 3e38]], np.float32), "s": np.ones(3, np.float32)}]
+    for runner in (runtimes.run, runtimes.reference):
+        found = runner(model, feeds)[0][0]
+        assert np.isnan(found[0]).all()
+        assert (found[1] == 0).all()
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_models_that_open_with_fed_defaults_alone_are_not_judged(opens: bool) -> None:
+    from differential import runtimes
+    from differential.examine import _needs_its_defaults_fed
+
+    window = "float[4] w" if opens else "float[4] v, int64[?] d"
+    shaped = "" if opens else "w = Reshape (v, d)"
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17, "local": 1]>
+        g (float[1,12,1] x, {window}, int32 n) => (float[?,?,?,?] y)
+        <int32 n = {{4}}> {{{shaped} y = local.F (x, w, n)}}
+        <domain: "local", opset_import: ["": 17]> F (x, w, n) => (y)
+        {{step = Constant <value = int32 {{2}}> () y = STFT (x, step, w, n)}}""")
+    runtimes.run(model, [])
+    assert _needs_its_defaults_fed(model) is not opens
+
+
+def test_sums_of_the_largest_numbers_may_overflow_on_the_way_and_others_may_not() -> None:
+    text = """g (float[1,1,4,4] x, float[4] s) => (float[?,?,?,?] y) <float[4] s = {1, 1, 2, 2}>
+        {y = Resize <mode = "cubic"> (x, "", s)}"""
+
+    def changed(to: float) -> Callable[[Any], Any]:
+        return lambda value: np.where(np.arange(value.size).reshape(value.shape) == 0, np.float32(to), value)
+
+    for size, to, right in ((3e38, np.inf, True), (3e38, 1e37, False), (1.0, np.inf, False), (1.0, 0.5, False)):
+        feeds = {"x": np.ones((1, 1, 4, 4), np.float32) * np.array([1, 2, 3, size], np.float32)}
+        assert (_compared(text, feeds, changed(to)) is None) is right, (size, to)
+
+
 def drops_zero_points(model: Any, verify: bool, **request: Any) -> SimpleNamespace:
     """Convert rightly, but for the zero points of what is multiplied."""
     found = opshift.convert(model, verify=False, **request)

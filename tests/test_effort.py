@@ -140,6 +140,7 @@ def test_a_costly_model_gets_fewer_inputs() -> None:
     assert used < 3 * effort.LEAST
 
 
+@pytest.mark.slow
 def test_more_effort_tries_more_inputs() -> None:
     before, after = model(SMALL), other(model(SMALL))
     quick, thorough = (verify(before, after, effort=name).whole.inputs for name in ("quick", "thorough"))

@@ -15,6 +15,7 @@ from composed import composed
 from node_tests import _array, cases
 from onnx import TensorProto
 from onnx.parser import parse_model
+from refused import refused
 from running import RUNS_TO, Array, nodes_of, opset_of, run
 from test_random_models import RANDOM, OtherError, same
 from test_random_models import feeds as random_feeds
@@ -404,9 +405,8 @@ def test_types_that_a_target_lacks_are_changed_without_being_asked(small: Path) 
 
 def test_a_target_that_lacks_a_type_refuses_what_does_not_fit_another(small: Path) -> None:
     graph = "g (float[a,b] x) => (float[c] y) { s = Shape (x) p = Mul (s, s) f = Cast <to = 1> (p) y = Abs (f) }"
-    with pytest.raises(UnsupportedError, match="'p' has values in") as caught:
+    with refused("type: Mul-14 at main/Mul_1"):
         opshift.convert(parse_model(HEAD + graph), target=small)
-    assert {one.code for one in caught.value.refusals} == {Code.TYPE}
 
 
 ABSENT: dict[str, tuple[str, dict[str, str] | None]] = {
@@ -443,7 +443,7 @@ def test_a_node_gets_the_types_that_a_target_accepts_there(small: Path) -> None:
 
 def test_a_node_whose_values_may_not_fit_keeps_its_refusal(small: Path) -> None:
     graph = "g (int32[n] x, int32[2] z) => (int32[2] y) { y = Gather (x, z) }"
-    with pytest.raises(UnsupportedError, match="takes data as float, not int32"):
+    with refused("missing-fact: Gather-13 at main/Gather_0"):
         opshift.convert(parse_model(HEAD + graph), target=small)
 
 
@@ -1076,7 +1076,7 @@ def test_integers_that_become_inputs_of_floats_are_fed_whole_numbers() -> None:
     assert result.report.verdict is Verdict.EQUAL
     assert types_of(proto_of(result))["x"] == "float"
     doubled = "g (int64[4] x) => (int64[4] y) { y = Add (x, x) }"
-    with pytest.raises(UnsupportedError, match=r"\[-33554432, 33554432\], which float does not hold"):
+    with refused("type: Add-14 at main/Add_0"):
         opshift.convert(parse_model(HEAD + doubled), types={"int64": "float"}, io_types=True)
 
 

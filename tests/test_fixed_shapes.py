@@ -181,6 +181,21 @@ def test_a_static_target_refuses_shapes_that_depend_on_values() -> None:
     assert (refusal.node, refusal.operator) == ("main/NonZero_0", "NonZero")
 
 
+def test_a_model_that_ends_where_a_refusal_names_it_has_static_shapes() -> None:
+    text = """g (float[1,12,4] raw, float[1,2,12] scores) => (float[k,3] y)
+    <int64 most = {5}, float[1,1,4] scale = {1, 1, 2, 2}> {
+        boxes = Mul (raw, scale)
+        found = NonMaxSuppression (boxes, scores, most)
+        y = Cast <to = 1> (found)
+    }"""
+    model = parse_model(HEAD + text)
+    (refusal,) = opshift.plan(model, target=STATIC).refusals
+    assert refusal.hint.startswith("End the model at 'boxes', such as with onnx.utils.extract_model")
+    inferred = onnx.shape_inference.infer_shapes(model)
+    cut = onnx.utils.Extractor(inferred).extract_model(["raw", "scores"], ["boxes"])
+    assert opshift.plan(cut, target=STATIC).possible
+
+
 def test_a_plan_takes_shapes() -> None:
     text = HEAD + "g (float[n,4] x) => (float[a,b] y) { s = Shape (x) y = Reshape (x, s) }"
     plan = opshift.plan(parse_model(text), input_shapes={"x": (2, 4)})

@@ -836,6 +836,13 @@ def test_a_hostile_pb_is_a_usage_error(tmp_path: Path, name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_pb_larger_than_any_protobuf_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "input_0.pb").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(UsageError, match="no protobuf has more"):
+        user_inputs.read(tmp_path, SPECS)
+
+
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     kinds = {
         "x": typed("tensor", TensorProto.FLOAT, ["N", 2]),

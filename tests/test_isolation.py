@@ -228,7 +228,7 @@ def test_after_an_interrupt_no_older_answer_is_taken() -> None:
 def test_an_answer_is_taken_by_its_number() -> None:
     session = opened()
     with session._worker.use(None):
-        session._worker._send("run", session._key, None, x(1))
+        session._worker._send("run", session._key, [(None, x(1))])
         (outputs,) = session.run(x(9))
     assert outputs.tolist() == [9]
 
@@ -250,6 +250,71 @@ def test_a_forked_process_has_a_child_of_its_own() -> None:
         assert answer.read() == "[5.0]"
     os.waitpid(child, 0)
     assert session.run(x(9))[0].tolist() == [9]
+
+
+# --- several inputs at once -----------------------------------------------------------------------------------------
+
+
+CRASHES_ON_MINUS_1 = "g (int32[n] x) => (int32[n] y) <int32 least = {-2147483648}> { y = Div(least, x) }"
+"""The quotient is no number of the type, for which x86 raises a signal."""
+
+
+def integers(*values: int) -> dict[str, Any]:
+    return {"x": np.array(values, np.int32)}
+
+
+def all_outcomes(session: Session, batch: list[dict[str, Any]]) -> list[Any]:
+    """Return the first element of each output, or the kind of the rejection, until all inputs have one."""
+    found: list[Any] = []
+    while len(found) < len(batch):
+        more = session.run_all(batch[len(found) :])
+        assert more
+        found += [one.why if isinstance(one, RejectedError) else int(one[0][0]) for one in more]
+    return found
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="another processor may have a quotient there")
+@pytest.mark.parametrize("place", [0, 5, 39])
+def test_of_inputs_sent_together_only_the_one_that_crashes_is_rejected(place: int) -> None:
+    batch = [integers(-1 if number == place else 2) for number in range(40)]
+    expected = [RejectionKind.DEATH if number == place else -(2**30) for number in range(40)]
+    assert all_outcomes(opened(CRASHES_ON_MINUS_1), batch) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [0, 20])
+def test_of_inputs_sent_together_only_the_one_that_hangs_is_rejected(place: int) -> None:
+    hangs = (
+        "g (int64[1] x) => (int64[1] y) <int64 m = {9223372036854775807}> "
+        "{ b = Cast <to = 9> (x) c = Squeeze(b) l = Loop(m, c, x) "
+        "<body = b (int64 i, bool go, int64[1] v) => (bool go, int64[1] w) { w = Identity(v) }> y = Identity(l) }"
+    )
+    batch = [{"x": np.array([int(number == place)], np.int64)} for number in range(30)]
+    expected = [RejectionKind.LIMIT if number == place else 0 for number in range(30)]
+    assert within(30, lambda: all_outcomes(opened(hangs, timeout=1.0), batch)) == expected
+
+
+def test_outputs_of_inputs_sent_together_end_an_answer_when_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = opened("g (int64[1] s) => (float[n] y) { y = ConstantOfShape(s) }")
+    sent: list[int] = []
+    genuine = session._worker._send
+    monkeypatch.setattr(
+        session._worker, "_send", lambda kind, *rest: (sent.append(len(rest[1])), genuine(kind, *rest))[1]
+    )
+    batch = [{"s": np.array([8 if number < 40 else 200_000], np.int64)} for number in range(60)]
+    found = session.run_all(batch)
+    assert [one[0].size for one in found if not isinstance(one, RejectedError)] == [8] * 40 + [200_000] * 20
+    assert max(sent) > 16
+    assert 1 in sent[6:]
+
+
+def test_large_inputs_that_alternate_are_the_ones_that_were_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ort_process, "_KEPT", 8)
+    session = opened()
+    batch = [x(*[number] * 1100) for number in range(12)]
+    order = [*range(12), *range(6, 12), *range(12), *range(0, 12, 2)] * 2
+    found = session.run_all([batch[number] for number in order])
+    assert [int(one[0][0]) for one in found if not isinstance(one, RejectedError)] == order
 
 
 # --- one child ------------------------------------------------------------------------------------------------------
@@ -291,7 +356,7 @@ def test_a_child_ends_when_nobody_can_ask_it_any_more() -> None:
     with process.stdout:
         model = source(ENDLESS).proto.SerializeToString()
         assert [process.stdout.readline() for _ in range(2)] == [b"\n", b"mark\n"]
-        for request in ((1, "open", 1, model, None, False), (2, "run", 1, None, x(1))):
+        for request in ((1, "open", 1, model, None, False), (2, "run", 1, [(None, x(1))])):
             process.stdin.write(pickle.dumps(request))
         process.stdin.flush()
         assert [pickle.load(process.stdout)[:3] for _ in range(2)] == [(None, "done", None), (1, "done", ["y"])]

@@ -84,11 +84,14 @@ def test_only_the_command_line_imports_the_public_package() -> None:
 
 
 def test_nodes_are_built_where_they_are_spliced() -> None:
-    """`make_node` of passes/analysis/inference.py builds nodes; passes/rewrite/apply.py writes them into a model."""
+    """`make_node` of passes/analysis/inference.py builds nodes; passes/rewrite/splice.py writes them into a model."""
     allowed: dict[str, set[str]] = {
         "passes/analysis/inference.py": {"make_node"},
         # Nodes as they are written, and what two equal ones have in common.
         "passes/rewrite/apply.py": {"make_node", "NodeProto"},
+        "passes/rewrite/splice.py": {"make_node"},
+        "passes/rewrite/new_constants.py": {"make_node"},
+        "passes/rewrite/node_models.py": {"make_node"},
         # The Loop that a Scan becomes.
         "passes/rewrite/scan_as_loop.py": {"make_node"},
         # What becomes of nodes before they are planned: constants, and nodes of graphs.
@@ -220,6 +223,24 @@ def test_strings_that_name_operators_are_found() -> None:
         "DequantizeLinear",
         *SEQUENCES,
     ]
+
+
+ONE_FILE_EACH = re.compile("opsets/(operators|microsoft|ml|families)/")
+TWO_MEANINGS = {
+    "Lookup": "the lookups of a value, and those of its inputs, which passes/proof/inputs resolves from them",
+}
+"""Names of two classes, and why."""
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    """The files of operators are apart: each has a class for its meaning."""
+    found: dict[str, list[str]] = {}
+    for path in FILES:
+        if not ONE_FILE_EACH.match(name(path)):
+            for node in ast.walk(parsed(path)):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found.setdefault(node.name, []).append(name(path))
+    assert {one: paths for one, paths in found.items() if len(paths) > 1 and one not in TWO_MEANINGS} == {}
 
 
 LONGEST_CLASS, LONGEST_FUNCTION, MOST_PARAMETERS = 300, 60, 8

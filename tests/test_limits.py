@@ -378,9 +378,7 @@ def converted(folder: Path, memory: str) -> subprocess.CompletedProcess[str]:
 
 def test_planning_ends_in_the_time_allowed() -> None:
     model = parse_model('<ir_version: 8, opset_import: ["": 13]> g (float[n,k] x) => (float[n,k] y) { y = Hardmax(x) }')
-    with pytest.raises(
-        opshift.UnsupportedError, match=r"planning did not finish within 1e-06 s\. Allow more time"
-    ) as caught:
+    with pytest.raises(opshift.UnsupportedError) as caught:
         opshift.convert(model, decompose=["Hardmax"], verify=False, timeout=1e-6)
     assert [refusal.code for refusal in caught.value.refusals] == ["limit"]
     assert caught.value.plan is not None

@@ -383,6 +383,7 @@ TWICE = """<ir_version: 8, opset_import: ["": 17]> g (float[3,n] x) => (float[3,
 }}"""
 
 
+@pytest.mark.slow
 def test_equal_nodes_share_what_they_become() -> None:
     """Only what computes the outputs, which keep their names, is written for each."""
     result = opshift.convert(parse_model(TWICE.format("Softmax <axis = 0> (x)")), decompose=["Softmax"])

@@ -227,6 +227,7 @@ def test_onehot(operators: set[str], kinds: tuple[str, ...], assume: frozenset[s
                 np.testing.assert_array_equal(y, hot)
 
 
+@pytest.mark.slow
 def test_fractions_are_cut_or_an_assumption_is_needed() -> None:
     text = ONEHOT.format(opset=13, kind="float", of="float", dims="n,7,5", values="0,1", axis=-1)
     (refusal,) = opshift.plan(parse_model(text), target=target(EITHER, 13)).refusals

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from onnx.parser import parse_model
 from running import run
 
@@ -14,6 +15,7 @@ LARGE = np.array([1, 1, 1e5, 1, 1, 1], np.float32).reshape(1, 6, 1, 1)
 TEXT = '<ir_version: 8, opset_import: ["": 13]> g (float[1,6,1,1] x) => (float[1,6,1,1] y) { y = LRN <%s> (x) }'
 
 
+@pytest.mark.slow
 def test_decomposition_is_right_where_the_kernel_is_not() -> None:
     original = parse_model(TEXT % "size = 3, alpha = 1.0")
     (kernel,) = run(original, [{"x": LARGE}])[0]

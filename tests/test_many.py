@@ -825,6 +825,7 @@ def test_what_is_not_proven_is_listed(zoo: Path, capsys: pytest.CaptureFixture[s
     assert "1 result not verified.\n1 of 1 model written to out.\n" in out
 
 
+@pytest.mark.slow
 @posix
 def test_a_bar_on_a_terminal(zoo: Path) -> None:
     for name in ("broken.onnx", "refused.onnx"):
@@ -874,6 +875,7 @@ def test_usage_error(zoo: Path, arguments: list[str], words: str, capsys: pytest
     assert not Path("b.onnx").exists()
 
 
+@pytest.mark.slow
 def test_models_that_are_named_one_by_one(zoo: Path) -> None:
     write(Path("zoo/d/x.onnx"), HARDMAX.format(opset=13))
     report = ["--report", "report.json"]

@@ -37,10 +37,10 @@ from opshift.passes.base.limits import Limits
 from opshift.passes.base.results import Verdict
 from opshift.passes.proof.node_pairs import compare_pairs
 from opshift.passes.proof.pair import Pair
-from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Replace
 from opshift.passes.rewrite.fragment import Fragment, operand_sources
 from opshift.passes.rewrite.lowering_search import Deriver
+from opshift.passes.rewrite.node_models import alone
 from opshift.passes.runtime import oracles
 
 SHARE = 1 if os.environ.get("OPSHIFT_MUTANTS") == "all" else 3
@@ -415,6 +415,9 @@ SUBJECTS = (
     ),
     Subject("ArgMax", "blocked", {"axis": 1}, ("float[48,180]",), keep=True),
     Subject("ArgMax", "blocked_at_run_time", {"axis": 1}, ("float[n,m]",), opset=18, keep=True),
+    Subject(
+        "ArgMax", "blocked_at_run_time", {"axis": 2, "select_last_index": 1}, ("int32[a,b,m]",), opset=18, keep=True
+    ),
     Subject("ArgMax", "first_blocked_in_bytes", {"axis": 1}, ("float[9,36,26]",), opset=18, keep=True),
     Subject(
         "ArgMax",
@@ -548,6 +551,7 @@ SUBJECTS = (
     Subject("OneHot", "scattered", HOT, ("int64[2,3]", "int64[]", "float[2]")),
     Subject("OneHot", "scattered", {**OFF, "axis": 0}, ("int64[2,3]", "int64[]", "float[2]")),
     Subject("OneHot", "ranked", {**HOT, "axis": 1}, ("int64", "int64[]", "float[2]"), opset=18),
+    Subject("OneHot", "reversed_axes", {**HOT, "axis": 0}, ("int64", "int64[]", "float[2]")),
     Subject("ReduceMax", "apart", {}, ("float[2,3,4]", "int64[1]"), keep=True),
     Subject("ReduceSum", "squeezed", {"keepdims": 0}, ("float[2,3,4]", "int64[1]"), keep=True),
     Subject("ReduceSum", "left_alone", {"noop_with_empty_axes": 1}, ("float[2,3]", None), opset=12, keep=True),
@@ -592,6 +596,7 @@ SUBJECTS = (
     Subject("ReduceMean", "of_sum", {}, ("float[n,3,4]", ints(1)), opset=18),
     Subject("ReduceMean", "of_sum_and_sizes", {"keepdims": 0}, ("float[n,m]", ints(1)), opset=18),
     Subject("ReduceProd", "product_of_halves", {}, ("float[n,4]", ints(1)), opset=18),
+    Subject("ReduceProd", "product_in_double", {}, ("int32[n,3]", ints(1)), opset=18, keep=True),
     Subject("ReduceProd", "product_with_last", {"keepdims": 0}, ("float[n,3]", ints(1)), opset=18),
     Subject("ReduceSum", "by_column", {}, ("float[n,3]", ints(1)), opset=18),
     Subject("ReduceSum", "by_column_of_its_length", {}, ("float[n,m]", ints(1)), opset=18),
@@ -918,6 +923,8 @@ SUBJECTS = (
     Subject("IsInf", "either", {}, ("float[2,3]",), opset=9),
     Subject("IsInf", "negative", {"detect_positive": 0}, ("float[2,3]",), opset=9),
     Subject("IsInf", "positive", {"detect_negative": 0}, ("float[2,3]",), opset=9),
+    Subject("Gather", "by_matrix", {"axis": 1}, ("float[2,3,4]", "int64[2]"), opset=13, keep=True),
+    Subject("Gather", "by_matrix", {"axis": -1}, ("float[2,3,4]", "int32[n]"), opset=13, keep=True),
     Subject("Gather", "by_number", {"axis": 1}, ("string[2,3]", "int64[2]"), opset=18, keep=True),
     Subject("GatherND", "along_first", {}, ("float[3,2]", "int64[2,1]")),
     Subject("GatherND", "numbered", {}, ("float[3,4,2]", "int64[2,2]")),
@@ -1256,8 +1263,8 @@ SURVIVORS = (
     ),
     (
         "(ArgMax.blocked|Hardmax.scattered)_at_run_time",
-        r"constant of node/(Mul|Add)\S*: .*|node/Add\S*: is Sub",
-        "blocks of any length that divides the row have the same maximum",
+        "constant of node/Mod: element 0 is .*|node/ArgMin: axis=-1",
+        "no row is as long as the first number, and the divisors are a vector, whose axis -1 is axis 0",
     ),
     ("OneHot.scattered", r"node/Gather\S*: axis=-1", "values is a vector, whose axis -1 is axis 0"),
     (r"OneHot.scattered\(axis=-1", "node/Concat: inputs turned", "the last of the three parts is empty"),

@@ -6,13 +6,12 @@ Each case is taken to every opset, with the operator and without it, and must st
 from __future__ import annotations
 
 import functools
-import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
+import node_tests
 import numpy as np
 import onnx
-import onnx.backend.test.case.node
 import onnx.helper
 import pytest
 from running import BFLOAT16, OPSETS, Array, differences, operators_of, opset_of, run
@@ -47,12 +46,10 @@ BACKEND = [
 
 @functools.cache
 def _backend() -> dict[str, Any]:
-    """Collect the cases; onnx computes all of its node tests for that, which takes seconds."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cases = onnx.backend.test.case.node.collect_testcases()
     three = {("", name) for name in THREE}
-    return {case.name: case for case in cases if case.model and operators_of(case.model).keys() & three}
+    return {
+        case.name: case for case in node_tests.collected() if case.model and operators_of(case.model).keys() & three
+    }
 
 
 def test_backend_cases_are_all_there() -> None:
@@ -250,3 +247,13 @@ def _problems(
         found = differences(expected, run(converted, feeds, optimised=optimised))
         problems += [f"opset {opset_of(model)} to {opset}, optimised {optimised}: {what}" for what in found]
     return problems
+
+
+@pytest.mark.fast(3)
+@pytest.mark.parametrize("how", ["AVG", "MAX", "LPPOOL"])
+def test_windows_are_pooled_at_once_as_onnx_pools_each(how: str) -> None:
+    array = np.random.default_rng(0).standard_normal((1, 2, 5, 6, 4)).astype(np.float32)
+    for kernel, strides in (((2, 2, 2), (1, 1, 1)), ((3, 1, 2), (2, 1, 2))):
+        sizes = tuple((size - of) // step + 1 for size, of, step in zip(array.shape[2:], kernel, strides, strict=True))
+        taken = (array, array.shape, kernel, strides, sizes, how)
+        assert np.array_equal(node_tests.pool(*taken, p=3), node_tests._pool(*taken, p=3))

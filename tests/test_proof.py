@@ -33,6 +33,7 @@ def model(graph: str, opset: int = 13) -> onnx.ModelProto:
 NORMAL = "g (float[n,4] x, float[4] s) => (float[n,4] y) { y = LayerNormalization(x, s) }"
 
 
+@pytest.mark.slow
 def test_a_lowering_that_rounds_is_proven_within_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     report = opshift.convert(model(NORMAL, 17), opset=13).report
     assert report is not None
@@ -109,6 +110,7 @@ def test_a_selection_that_rounding_hides_is_seen_where_it_is_made() -> None:
                   ).verdict is Verdict.DIFFERENT  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_repro_is_a_runnable_pair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -137,6 +137,9 @@ WRONG_TYPES: list[dict[str, Any]] = [
     {"opset": 9, "timeout": "1"},
     {"opset": 9, "memory": "1G"},
     {"opset": 9, "save_repro": 3},
+    {"opset": 9, "save_repro": "a\0b"},
+    {"opset": 9, "save_repro": ""},
+    {"opset": 9, "allow_paths": [""]},
 ]
 
 
@@ -155,7 +158,7 @@ def test_an_argument_of_a_wrong_type_is_a_usage_error_with_a_sentence(asked: dic
 
 
 def test_wrong_types_of_a_comparison() -> None:
-    for asked in ({"inputs": 4}, {"input_shapes": 4}, {"seed": 1.5}):
+    for asked in ({"inputs": 4}, {"input_shapes": 4}, {"seed": 1.5}, {"save_repro": "\0"}, {"allow_paths": [""]}):
         with pytest.raises(opshift.UsageError):
             opshift.verify(MODEL, MODEL, **asked)
 

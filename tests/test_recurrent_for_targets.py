@@ -95,6 +95,7 @@ def test_float16_is_computed_in_float_as_kernels_do(name: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=0, atol=2**-10)  # one unit of float16 near one
 
 
+@pytest.mark.slow
 def test_nan_reaches_the_outputs_of_an_rnn_whose_weights_are_finite() -> None:
     model = parse_model(layer("RNN", 3))
     weights = [constant(numpy_helper.to_array(one)) for one in model.graph.initializer]
@@ -114,6 +115,7 @@ def constant_readers(model: onnx.ModelProto) -> list[str]:
     return [node.op_type for node in model.graph.node if node.input and known.issuperset(node.input)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("name", GATES)
 @pytest.mark.parametrize("bias", [True, False])

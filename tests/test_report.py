@@ -530,6 +530,7 @@ def test_an_alike_kind_is_drawn_once(tmp_path: Path) -> None:
     assert text.count('<h3><span class="times">40 &times;') == 5
 
 
+@pytest.mark.slow
 def test_kinds_of_most_nodes_are_drawn_as_long_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "MOST", 100)
     made = different_nodes(40)

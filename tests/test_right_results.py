@@ -22,6 +22,7 @@ from opshift.passes.proof.kernel_drift import KernelDrift
 from opshift.passes.proof.node_pairs import compare_pairs
 from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.rounding.bound import EXACT, Bound, bound_of_runs
+from opshift.passes.proof.undefined_behavior import UndefinedFilter
 from opshift.passes.runtime.ort_models import Runnable
 from opshift.passes.runtime.ort_session import Runner
 
@@ -210,6 +211,7 @@ QUANTIZED = """g (float16[4] x) => (float8e4m3fn[4] y) { s = Identity(x)
     y = QuantizeLinear<axis = -1, output_dtype = 17>(s, c) }"""
 
 
+@pytest.mark.slow
 def test_the_other_kernel_of_a_node_is_as_right_behind_renamed_inputs() -> None:
     """From opset 23 on onnxruntime 1.32.0 divides float16 by float16 in float16, before in float."""
     result = opshift.convert(model(QUANTIZED, 25, 10), target="qnn")
@@ -497,6 +499,44 @@ def test_integers_of_rounded_floats_are_compared_in_sequences_too(declared: str,
     assert opshift.verify(parse_model(original), parse_model(clipped)).verdict is Verdict.DIFFERENT
 
 
+@pytest.mark.parametrize(
+    ("signature", "before", "after"),
+    [
+        (
+            "(float[n] x) => (int32[n] y)",
+            "q = Identity (x)",
+            "l = Less (x, high) g = GreaterOrEqual (x, low) c = And (l, g) q = Where (c, x, o)",
+        ),
+        ("(float[n] x) => (int32[n] y)", "q = Identity (x)", "b = IsNaN (x) q = Where (b, o, x)"),
+    ],
+)
+def test_undefined_elements_do_not_count(signature: str, before: str, after: str) -> None:
+    head = '<ir_version: 8, opset_import: ["": 17]>'
+    ends = "float low = {-2147483648}, float high = {2147483648}"
+    tail = "i = Cast <to = 6> (q) y = Neg (i)"
+    models = (parse_model(f"{head} g {signature} <float o = {{7}}, {ends}> {{{body} {tail}}}")
+              for body in (before, after))  # fmt: skip
+    assert opshift.verify(*models).verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("operator", ["ArgMax <axis = 1>", "ArgMin <axis = -1, keepdims = 0>"])
+def test_rows_with_a_nan_do_not_count(operator: str) -> None:
+    rank = "n, 1" if "keepdims" not in operator else "n"
+    head = f'<ir_version: 8, opset_import: ["": 17]> g (float[n,3] x) => (int64[{rank}] y) <float o = {{7}}>'
+    bodies = (f"{{y = {operator} (x)}}", f"{{b = IsNaN (x) z = Where (b, o, x) y = {operator} (z)}}")
+    assert opshift.verify(*(parse_model(f"{head} {body}") for body in bodies)).verdict is Verdict.EQUAL
+
+
+def test_elements_that_do_not_count_are_not_covered() -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[3] x) => (int32[3] y) {y = Cast <to = 6> (x)}'
+    excluded = UndefinedFilter(Runnable(parse_model(text)), (), Limits())
+    found = excluded({"x": np.array([1, np.nan, 3e9], np.float32)}, False)
+    assert not found.outputs
+    assert found.elements["y"].tolist() == [False, True, True]
+    kept = found.counting("y", np.array([1, 2, 3], np.int32), np.array([4, 5, 6], np.int32))
+    assert kept.tolist() == [4, 2, 3]
+
+
 @pytest.mark.slow
 def test_one_nan_cast_to_an_integer_hides_nothing_beside_it() -> None:
     head = """<ir_version: 8, opset_import: ["": 17]> g (float[n,8] x) => (int64[n,8] y)
@@ -524,3 +564,23 @@ def test_a_model_of_onnxruntimes_domain_alone_is_compared() -> None:
     own = f'<ir_version: 8, opset_import: ["com.microsoft": 1]> {head} {body}'
     both = own.replace('["com', '["": 17, "com')
     assert opshift.verify(parse_model(own), parse_model(both)).verdict is Verdict.EQUAL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("node", ["Neg", "Abs", "Relu"])
+@pytest.mark.parametrize("opset", [11, 15, 28])
+def test_items_of_another_rank_than_a_body_declares_are_not_compared(node: str, opset: int) -> None:
+    """onnxruntime 1.32.0 scans a vector as if it had the declared axis too; a Loop in place of the Scan does not."""
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": {opset}]>
+        g (float[?,?] x, int64[?] d) => (float[?,?] y) {{
+        r = Reshape (x, d)
+        y = Scan <num_scan_inputs = 1, body = b (float[1] i) => (float[?] o) {{o = {node} (i)}}> (r)}}""")
+    result = opshift.convert(model, decompose=["Scan"])
+    assert result.report is not None
+    assert result.report.verdict is Verdict.EQUAL
+    assert isinstance(result.model, onnx.ModelProto)
+    for inner in result.model.graph.node:
+        for attribute in inner.attribute:
+            for one in attribute.g.node:
+                one.op_type = {node: "Exp"}.get(one.op_type, one.op_type)
+    assert opshift.verify(model, result.model).verdict is Verdict.DIFFERENT

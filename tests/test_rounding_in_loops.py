@@ -61,6 +61,7 @@ g (float[2,3,4] q, float[2,3,2] k, float[2,3,2] v, bool c) => (int64[2,3,4] y) <
 }"""
 
 
+@pytest.mark.slow
 def test_integers_behind_a_branch_that_runs_by_its_body_are_equal() -> None:
     """onnxruntime 1.32.0 does not run the body of LinearAttention in an If alone, whose shapes are unknown."""
     original = parse_model(ATTENTION)
@@ -99,3 +100,48 @@ def test_the_model_along_a_way_computes_the_same() -> None:
         for name in ("l", "r", "q", "p"):
             np.testing.assert_array_equal(again[name], values[name])
     assert ways == {(1, 1, 3), (0, -1, 2), (1, 1, 1), (0, 1, -1)}
+
+
+SUMS = {
+    "ReduceMean": "r = ReduceMean <keepdims = 0> (a)",
+    "ReduceSum": "r = ReduceSum <keepdims = 0> (a)",
+    "ReduceL1": "r = ReduceL1 <keepdims = 0> (a)",
+    "ReduceL2": "r = ReduceL2 <keepdims = 0> (a)",
+    "ReduceSumSquare": "r = ReduceSumSquare <keepdims = 0> (a)",
+    "ReduceLogSumExp": "r = ReduceLogSumExp <keepdims = 0> (a)",
+    "MatMul": "t = Transpose (a) u = MatMul (a, t) r = ReduceMax <keepdims = 0> (u)",
+    "Softmax": "t = Softmax <axis = 0> (a) r = ReduceMax <keepdims = 0> (t)",
+    "LayerNormalization": "t = LayerNormalization <axis = 0> (a, w) r = ReduceMax <keepdims = 0> (t)",
+}
+ROWS = {
+    "Scan": "y = Scan <num_scan_inputs = 1, body = b (float[3,2] a) => (float r) {{ {sum} }}> (x)",
+    "Loop": "y = Loop (n, c) <body = b (int64 k, bool d) => (bool e, float r) "
+    "{{ e = Identity (d) a = Gather (x, k) {sum} }}>",
+}
+
+
+def _rows(form: str, inner: str) -> onnx.ModelProto:
+    return parse_model(
+        '<ir_version: 10, opset_import: ["": 17]> g (float[5,3,2] x) => (float[5] y) '
+        "<int64 n = {5}, bool c = {1}, float[3,2] w = {1,1,1,1,1,1}> {" + ROWS[form].format(sum=inner) + "}"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ROWS)
+@pytest.mark.parametrize("operator", SUMS)
+def test_a_sum_of_rows_that_are_elsewhere_in_memory_is_equal(operator: str, form: str) -> None:
+    """A row of 24 bytes in a Scan is not aligned, and a kernel adds its numbers in another order."""
+    for seed in range(3):
+        result = opshift.convert(_rows(form, SUMS[operator]), decompose=[form], seed=seed)
+        assert result.report is not None
+        assert result.report.verdict is Verdict.EQUAL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [1.0001, 1.0])
+def test_a_wrong_sum_in_a_scan_that_is_written_out_is_different(factor: float) -> None:
+    scaled = f"f = Constant <value_float = {factor}> () s = Mul (a, f) r = ReduceMean <keepdims = 0> (s)"
+    rewritten = opshift.convert(_rows("Scan", scaled), decompose=["Scan"], verify=False).rewritten
+    found = opshift.verify(_rows("Scan", SUMS["ReduceMean"]), rewritten).verdict
+    assert found is (Verdict.EQUAL if factor == 1 else Verdict.DIFFERENT)

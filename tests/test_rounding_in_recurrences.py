@@ -77,6 +77,7 @@ RIGHT: dict[str, tuple[str, float, int | str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", RIGHT)
 def test_a_layer_with_large_weights_is_equal_to_its_decomposition(case: str) -> None:
     operator, scale, tokens, attributes = RIGHT[case]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
-import onnx.backend.test.case.node as node_cases
 import pytest
+from node_tests import collected
 from onnx import helper
 from review_versions import OLDEST_OPSET, file_name, neighbours, operator_files, versions
 
@@ -296,10 +295,7 @@ def run(model: onnx.ModelProto, inputs: list[Any]) -> list[Any] | None:
 def one_node_cases() -> dict[str, list[OneNode]]:
     """Return onnx's own cases for the operators of the table, as far as numpy has their dtypes."""
     found: dict[str, list[OneNode]] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cases = node_cases.collect_testcases(None)
-    for case in cases:
+    for case in collected():
         model = case.model
         if model is None or len(model.graph.node) != 1 or len(model.opset_import) != 1 or model.opset_import[0].domain:
             continue

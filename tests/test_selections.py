@@ -92,6 +92,7 @@ CLOSE = """<ir_version: 8, opset_import: ["": 15]>
 g (float[t,2] x) => (float[t,2] y, int64[t] k) { y = Sigmoid (x) %s }"""
 
 
+@pytest.mark.slow
 def test_many_close_choices_are_all_found_to_be_rounding() -> None:
     """Two numbers that are a few units apart are exchanged by a quarter of all random errors, or by fewer."""
     original = onnx.parser.parse_model(CLOSE % "k = ArgMax <axis = 1, keepdims = 0> (y)")

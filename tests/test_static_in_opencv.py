@@ -80,3 +80,25 @@ def test_a_detector_with_fixed_shapes_runs_in_opencv(tmp_path: Path) -> None:
     net.setInput(x, "images")
     (expected,) = run(model, {"images": x})
     np.testing.assert_allclose(net.forward("boxes"), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("axis", "size"), [(0, 4), (1, 6), (-1, 6)])
+def test_a_vector_of_computed_indices_runs_in_opencv(axis: int, size: int) -> None:
+    """OpenCV gathers by matrices of indices; a vector, as of `index_select`, becomes one."""
+    cv2 = pytest.importorskip("cv2")
+    shape = [4, 6]
+    shape[axis] = 3
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 13]>
+    g (float[4,6] x, int64[3,2] pairs) => (float[{shape[0]},{shape[1]}] y) <int64 zero = {{0}}> {{
+        places = Gather <axis = 1> (pairs, zero)
+        y = Gather <axis = {axis}> (x, places)
+    }}""")
+    result = opshift.convert(model, target="opencv-4", require_proof=True)
+    assert isinstance(result.model, onnx.ModelProto)
+    rng = np.random.default_rng(0)
+    feeds = {"x": rng.standard_normal((4, 6)).astype(np.float32), "pairs": rng.integers(0, size, (3, 2))}
+    net = cv2.dnn.readNetFromONNX(np.frombuffer(result.model.SerializeToString(), np.uint8))
+    for name, value in feeds.items():
+        net.setInput(value, name)
+    assert np.array_equal(net.forward("y"), np.take(feeds["x"], feeds["pairs"][:, 0], axis=axis))

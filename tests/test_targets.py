@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import functools
 import itertools
+import json
 import re
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +18,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 from onnx.parser import parse_model
+from refused import refused
 from running import run
 
 import opshift
@@ -985,7 +991,7 @@ def test_a_function_below_opset_9_goes_to_9_where_a_target_needs_constants(tmp_p
     target = parse_target(text.replace("functions = false", "functions = true"), "keeps.toml")
     result = opshift.convert(source, target=target).rewritten
     assert [item.version for item in result.opset_import if not item.domain] == [9]
-    with pytest.raises(opshift.UnsupportedError, match="below opset 9 a function holds integers as Casts"):
+    with refused("type: ReduceL1-1 at function F/ReduceL1_0"):
         opshift.convert(source, target=target, opset=8)
 
 
@@ -995,3 +1001,44 @@ def test_the_highest_ir_version_of_a_target_is_kept(tmp_path: Path) -> None:
     source = parse_model(REDUCED.format(ir=3) + f"{{ y = {L1} }}")
     result = opshift.convert(source, target=str(path), decompose=["ReduceL1"]).rewritten
     assert result.ir_version == 3
+
+
+def _paths(held: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path to each value in nested tables and lists."""
+    for key, value in held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list) else ():
+        yield (*path, key)
+        yield from _paths(value, (*path, key))
+
+
+def _as_toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_as_toml(item)}" for key, item in value.items()) + "}"
+    return f"[{', '.join(map(_as_toml, value))}]" if isinstance(value, list) else json.dumps(value)
+
+
+def _every_place() -> dict[tuple[Any, ...], tuple[dict[str, Any], tuple[Any, ...]]]:
+    """Return, for each key of profiles, a profile of at most one limit that has it, and the path to its value."""
+    found: dict[tuple[Any, ...], tuple[dict[str, Any], tuple[Any, ...]]] = {}
+    for file in sorted(Path(kernels.__file__).parents[1].joinpath("targets").glob("*.toml")):
+        held = tomllib.loads(file.read_text(encoding="utf-8"))
+        for path in _paths(held):
+            place = tuple("" if isinstance(key, int) else key for key in path)
+            if path[0] != "limits" or len(path) == 1:
+                found.setdefault(place, (held | {"limits": held.get("limits", [])[:1]}, path))
+            else:
+                found.setdefault(place, (held | {"limits": [held["limits"][path[1]]]}, (path[0], 0, *path[2:])))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", [[], [[]], {}, [{}], -1, True, 1.5, "", 2**70, "::error::\n", [-1, 99]], ids=repr)
+def test_a_wrong_value_anywhere_in_a_profile_is_a_profile_error_or_valid(wrong: Any) -> None:
+    places = _every_place()
+    assert len(places) > 40
+    for profile, path in places.values():
+        changed = copy.deepcopy(profile)
+        held = functools.reduce(lambda table, key: table[key], path[:-1], changed)
+        held[path[-1]] = wrong
+        text = "\n".join(f"{json.dumps(key)} = {_as_toml(value)}" for key, value in changed.items())
+        with contextlib.suppress(ProfileError):
+            parse_target(text, "a.toml")

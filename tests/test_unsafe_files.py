@@ -301,6 +301,8 @@ def test_what_can_be_permitted_is_a_folder(tmp_path: Path, path: str) -> None:
     (tmp_path / "circle").symlink_to("circle")
     with pytest.raises(UsageError, match="--allow-path"):
         load(model_of(location="w.bin"), [tmp_path / path])
+    with pytest.raises(UsageError, match="--allow-path"):
+        load(model_of(location="w.bin"), [""])
     with pytest.raises(UsageError, match="a list"):
         load(model_of(location="w.bin"), str(tmp_path))
 

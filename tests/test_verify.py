@@ -470,6 +470,7 @@ def test_a_mistake_that_only_some_types_and_ranks_show() -> None:
     assert check.verdict is Verdict.DIFFERENT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", [11, 12])
 def test_types_that_no_model_of_the_opset_holds_are_not_tried(opset: int) -> None:
     """Hardmax-13 of a function that is never called has any type, and below 13 none is bfloat16."""
@@ -652,6 +653,7 @@ def test_what_cannot_be_fed_or_loaded_is_unchecked() -> None:
     assert "NoSuchOperator" in whole.reason
 
 
+@pytest.mark.slow
 def test_without_a_kernel_a_whole_model_runs_node_by_node() -> None:
     whole = verify(model(DOUBLE), model(DOUBLE_SCORE)).whole
     assert whole.verdict is Verdict.EQUAL
@@ -668,6 +670,7 @@ def test_a_random_model_is_unchecked() -> None:
     assert "random" in whole.reason
 
 
+@pytest.mark.slow
 def test_a_nan_inside_a_selection_does_not_count() -> None:
     """Softmax of infinities is NaN, where Hardmax and its replacement part; ties still count."""
     before = "g (float[N, 2] x) => (float[N, 2] y) { s = Softmax(x) y = Hardmax(s) }"

@@ -259,6 +259,7 @@ def test_json_fits_the_schema(zoo: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert not (zoo / "r.json").exists()
 
 
+@pytest.mark.slow
 def test_models_in_parallel_come_to_the_same(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["where", "zoo", "none.onnx", "--target", "opencv-4", "--json"])
     alone = of_json(capsys)["where"]

@@ -143,6 +143,7 @@ def reached(source: onnx.ModelProto) -> list[int]:
     return [opset for opset in TARGETS if opshift.plan(source, opset=opset).possible]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*MODELS, "quantised"])
 def test_down_and_up_again_computes_the_same(name: str) -> None:
     """At every opset, twice is once; and what went there and came back is at its own opset and has the same numbers."""

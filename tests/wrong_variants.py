@@ -118,7 +118,7 @@ def small(operator: str, lowering: Lowering) -> Iterator[Setting]:
         if lowering.name == "through_float":
             setting = dataclasses.replace(setting, shape=(None, None))
         number = 2 if len(setting.shape) > 1 else 3
-        hidden = all(dim is None for dim in setting.shape)
+        hidden = setting.hidden or all(dim is None for dim in setting.shape)
         some = dataclasses.replace(setting.filled(number), any_values=None, deepest=2**63 - 1, hidden=hidden)
         if operator == "OneHot":
             some = dataclasses.replace(some, shape=(2, 2), depth=3, assume=is_near)

@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="all",
         help="verify the whole models too, or only the rewritten nodes without reading weights (default: all)",
     )
-    proving.add_argument("--require-proof", action="store_true", help="write nothing unless all outputs are verified")
+    shared.add_options(proving, "require_proof")
     shared.add_weights_options(parser)
     several = parser.add_argument_group("several models")
     several.add_argument(
@@ -172,19 +172,8 @@ def proof(options: argparse.Namespace) -> dict[str, Any]:
 
 def check_proof_options(options: argparse.Namespace) -> None:
     """Raise for options of a verification that another option disables."""
-    given = {
-        "--require-proof": options.require_proof,
-        "--inputs": options.inputs is not None,
-        "--seed": options.seed is not None,
-        "--timeout": options.timeout is not None,
-        "--memory": options.memory is not None,
-        "--effort": options.effort is not None,
-        "--max-time": options.max_time is not None,
-        "--save-repro": options.save_repro is not None,
-    }
-    for name, present in given.items():
-        if options.no_verify and present:
-            raise UsageError(f"{name} has no effect with --no-verify: give one of the two.")
+    if options.no_verify and (used := ["--require-proof"] * options.require_proof + shared.used_verification(options)):
+        raise UsageError(f"{used[0]} has no effect with --no-verify: give one of the two.")
     if options.verify == "nodes" and options.inputs is not None:
         raise UsageError("--inputs is for whole models, which --verify nodes skips: give one of the two.")
     if options.verify == "nodes" and options.require_proof:

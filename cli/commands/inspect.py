@@ -25,8 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="models (.onnx or .onnxtxt, - for standard input), folders or patterns",
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="list every refusal, for every opset")
-    shared.add_assume_opset(parser)
-    shared.add_allow_path(parser)
+    shared.add_options(parser, "assume_opset", "allow_paths")
     shared.add_output_options(parser)
 
 
@@ -40,7 +39,7 @@ def one(options: argparse.Namespace) -> int:
     from opshift.passes.inspection import inspect
 
     found = inspect(
-        streams.read(options.model), assume_opset=options.assume_opset, allow_paths=tuple(options.allow_path)
+        streams.read(options.model), assume_opset=options.assume_opset, allow_paths=tuple(options.allow_paths)
     )
     if options.json:
         made = document(options, 0, inspection=found)

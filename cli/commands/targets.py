@@ -105,12 +105,12 @@ def measured(options: argparse.Namespace) -> int:
 def save(profile: str, path: str) -> None:
     """Write a profile to a file atomically."""
     from opshift.passes.base.errors import reason
-    from opshift.passes.io.atomic_files import Batch, target
+    from opshift.passes.io.atomic_files import Batch, destination_of
 
     shown = f"-o {terminal.plain(path)}"
     try:
         with Batch() as batch:
-            batch.draft(target(path).real, shown).write(profile.encode())
+            batch.draft(destination_of(path).real, shown).write(profile.encode())
             batch.publish()
     except OSError as error:
         raise UsageError(f"{shown} cannot be written: {reason(error)}.") from error

@@ -30,21 +30,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "other", metavar="B", help="the model to compare with it; or a folder with models of the same names"
     )
     comparing = shared.add_verify_options(parser)
-    shared.add_verified_shapes(comparing)
+    shapes = "the shape of an input with dynamic dimensions; repeatable (default: several sizes are tried)"
+    shared.add_options(comparing, "input_shapes", described=shapes)
     comparing.add_argument(
         "--exact",
         action="store_true",
         help="allow no rounding differences: floats must be equal bit for bit with graph optimizations off",
     )
-    comparing.add_argument(
-        "--semantics",
-        choices=("runtime", "spec"),
-        default="runtime",
-        help="if onnxruntime and the ONNX specification differ, compare with onnxruntime (runtime) or with numpy "
-        "oracles (spec) (default: runtime)",
+    semantics = (
+        "if onnxruntime and the ONNX specification differ, compare with onnxruntime (runtime) or with numpy oracles "
+        "(spec) (default: runtime)"
     )
-    shared.add_assume_opset(comparing, "A")
-    shared.add_allow_path(parser)
+    shared.add_options(comparing, "semantics", described=semantics)
+    opset = "read A as one of opset N, whatever it declares (default: the declared opset)"
+    shared.add_options(comparing, "assume_opset", described=opset)
+    shared.add_options(parser, "allow_paths")
     shared.add_run_options(parser)
 
 
@@ -75,7 +75,7 @@ def one(options: argparse.Namespace) -> int:
     from opshift.passes.proof.verify import verify
     from opshift.passes.runtime import ort_models
 
-    allowed = tuple(options.allow_path)
+    allowed = tuple(options.allow_paths)
     with terminal.progress(options.quiet, options.verbose) as progress:
         report_progress = options.watch.beside(progress)
         report_progress("load", 0, 0)
@@ -83,13 +83,11 @@ def one(options: argparse.Namespace) -> int:
         given = ((options.model, options.assume_opset), (options.other, None))
         models = [ort_models.read(streams.read(path), None, allowed, assumed) for path, assumed in given]
         report = verify(
-            *models,
+            models[0],
+            models[1],
             **shared.verification(options),
-            input_shapes=shared.input_shapes(options),
+            **shared.arguments(options, "input_shapes", "semantics", "assume_opset", "allow_paths"),
             exact=options.exact,
-            semantics=options.semantics,
-            assume_opset=options.assume_opset,
-            allow_paths=allowed,
             progress=report_progress,
         )
     status = 0 if report.verdict is Verdict.EQUAL else 1

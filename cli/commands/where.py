@@ -44,9 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "built-in ones, but only the oldest onnxruntime releases that run the model)",
     )
     shared.add_shape_options(group)
-    shared.add_allow_path(group)
-    shared.add_assume(group)
-    shared.add_assume_opset(group)
+    shared.add_options(group, "allow_paths", "assume", "assume_opset")
     output = parser.add_argument_group("output")
     output.add_argument(
         "--badge",
@@ -76,13 +74,7 @@ def run(options: argparse.Namespace) -> int:
         options.model = models[0]
     request = {
         "targets": targets or None,
-        "assume": tuple(dict.fromkeys(options.assume)),
-        "assume_opset": options.assume_opset,
-        "input_shapes": shared.input_shapes(options),
-        "dims": shared.dims(options),
-        "batch": options.batch,
-        "fold": options.fold,
-        "allow_paths": tuple(options.allow_path),
+        **shared.arguments(options, "assume", "assume_opset", "input_shapes", "dims", "batch", "fold", "allow_paths"),
     }
     with terminal.progress(options.quiet, options.verbose) as progress:
         entries = list(looked_at(models, request, options, progress))
@@ -111,12 +103,12 @@ def stage_badge(batch: Batch, path: str, entries: Sequence[Entry], targets: Sequ
     """Write the badge together with the report."""
     from opshift.cli.reports.badge import badge
     from opshift.passes.base.errors import reason
-    from opshift.passes.io.atomic_files import target
+    from opshift.passes.io.atomic_files import destination_of
 
     shown = f"--badge {terminal.plain(path)}"
     try:
         named = [fit.target for entry in entries if entry.found for fit in entry.found.fits if targets]
-        batch.draft(target(path).real, shown).write(badge(entries, named).encode())
+        batch.draft(destination_of(path).real, shown).write(badge(entries, named).encode())
     except OSError as error:
         raise UsageError(f"{shown} cannot be written: {reason(error)}.") from error
 

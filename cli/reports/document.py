@@ -49,7 +49,10 @@ class Stopwatch:
 
 
 def document(options: argparse.Namespace, status: int, **found: Any) -> dict[str, Any]:
-    """Return a document with the common keys, and with the results in `found`."""
+    """Return a document with the common keys, and with the results in `found`; empty if no option asks for it."""
+    asked_for = vars(options)
+    if not asked_for.get("json", True) and not asked_for.get("report", True):
+        return {}  # it would take the digest of the model, and the versions of all packages
     import shlex
 
     own = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from opshift.cli import wording
 from opshift.cli.reports import runtimes
-from opshift.cli.reports.report_model import ReportModel, Rewrite, Row, report_model
+from opshift.cli.reports.report_model import ReportModel, ReportRow, Rewrite, report_model
 from opshift.cli.terminal import jsonable, plain
 from opshift.passes.base.results import Check
 
@@ -81,13 +81,13 @@ def _value(value: Any) -> str:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _row(row: Row) -> tuple[str, ...]:
+def _row(row: ReportRow) -> tuple[str, ...]:
     after = () if row.after is None else (row.after,)
     name = row.name if row.name in ("opset", "ir_version", "size") else code(row.name)
     return tuple(f"**{cell}**" if row.changed and cell == row.after else cell for cell in (name, row.before, *after))
 
 
-def _runtime(row: runtimes.Row) -> tuple[str, ...]:
+def _runtime(row: runtimes.TargetRow) -> tuple[str, ...]:
     return code(row.model), *map(text, row.cells)
 
 

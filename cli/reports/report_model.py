@@ -36,7 +36,7 @@ class Headline:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """A line of the table of changes."""
 
     name: str
@@ -91,8 +91,8 @@ class ReportModel:
     headline: Headline
     sides: tuple[str, str]
     """The headings of the two columns in the tables."""
-    rows: tuple[Row, ...]
-    facts: tuple[Row, ...]
+    rows: tuple[ReportRow, ...]
+    facts: tuple[ReportRow, ...]
     notes: tuple[str, ...]
     request: str
     """The requested change: `opset 18 -> 11`."""
@@ -107,7 +107,7 @@ class ReportModel:
     coverage: tuple[str, ...]
     """The coverage, in sentences."""
     models: tuple[Mapping[str, Any], ...]
-    runtimes: tuple[runtimes.Row, ...]
+    runtimes: tuple[runtimes.TargetRow, ...]
     """The rows of `where`."""
     timings: tuple[Mapping[str, Any], ...]
     versions: Mapping[str, str]
@@ -118,7 +118,7 @@ class ReportModel:
         return wording.grouped(self.refusals)
 
     @property
-    def changed(self) -> tuple[Row, ...]:
+    def changed(self) -> tuple[ReportRow, ...]:
         """The operators whose number or version changes."""
         return tuple(row for row in self.rows if row.changed)
 
@@ -269,16 +269,16 @@ def _planned(plan: Plan, *, nothing: bool) -> Headline:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _operators(before: OperatorCounts, after: OperatorCounts | None) -> Iterator[Row]:
+def _operators(before: OperatorCounts, after: OperatorCounts | None) -> Iterator[ReportRow]:
     names = sorted({*before.operators, *(after.operators if after else ())})
     for name in names:
-        yield Row(name, cell(before.operators.get(name)), cell(after.operators.get(name)) if after else None)
+        yield ReportRow(name, cell(before.operators.get(name)), cell(after.operators.get(name)) if after else None)
 
 
-def _facts(before: OperatorCounts, after: OperatorCounts | None) -> Iterator[Row]:
-    yield Row("opset", str(before.opset), str(after.opset) if after else None)
-    yield Row("ir_version", str(before.ir_version), str(after.ir_version) if after else None)
-    yield Row("size", amount(before.size), amount(after.size) if after else None)
+def _facts(before: OperatorCounts, after: OperatorCounts | None) -> Iterator[ReportRow]:
+    yield ReportRow("opset", str(before.opset), str(after.opset) if after else None)
+    yield ReportRow("ir_version", str(before.ir_version), str(after.ir_version) if after else None)
+    yield ReportRow("size", amount(before.size), amount(after.size) if after else None)
 
 
 def amount(size: int) -> str:

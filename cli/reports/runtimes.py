@@ -40,7 +40,7 @@ COLUMNS = ("Target", "Outcome", "Opset", "Changes, or the first blocker")
 
 
 @dataclass(frozen=True)
-class Row:
+class TargetRow:
     """A row of the table: one model and one runtime; `level` is 0 for good, 1 for converted, 2 for bad."""
 
     model: str
@@ -59,17 +59,17 @@ class Row:
 LEVELS = {"runs": 0, "converts": 1, "refused": 2}
 
 
-def rows(entries: Iterable[Entry]) -> Iterator[Row]:
+def rows(entries: Iterable[Entry]) -> Iterator[TargetRow]:
     """Yield the rows of all models; one that cannot be read has a single row."""
     for entry in entries:
         found = entry.found
         if found is None:
             outcome = "unreadable" if entry.error["kind"] == "invalid-model" else "error"
-            yield Row(entry.model, "-", outcome, "-", entry.error["message"], 2)
+            yield TargetRow(entry.model, "-", outcome, "-", entry.error["message"], 2)
             continue
         for fit in found.fits:
             opset = "-" if fit.refusals else wording.moved("", found.opset, fit.opset).strip()
-            yield Row(entry.model, named(fit), str(fit.outcome), opset, details(fit, found), LEVELS[fit.outcome])
+            yield TargetRow(entry.model, named(fit), str(fit.outcome), opset, details(fit, found), LEVELS[fit.outcome])
 
 
 def named(fit: Fit) -> str:

@@ -41,14 +41,14 @@ def staged(path: str | None, document: Any, *, named: str = "--report") -> Itera
     from pathlib import Path
 
     from opshift.passes.base.errors import reason
-    from opshift.passes.io.atomic_files import Batch, target
+    from opshift.passes.io.atomic_files import Batch, destination_of
 
     with Batch() as batch:
         if path is not None:
             place = Path(path)
             shown = f"{named} {plain(path)}".strip()
             try:
-                found = target(place)
+                found = destination_of(place)
                 batch.draft(found.real, shown).write(rendered(place, document).encode())
             except OSError as error:
                 raise UsageError(f"{shown} cannot be written: {reason(error)}.") from error

@@ -189,10 +189,24 @@ def _overlapping(what: Any, operands: Operands) -> Reason | None:
 
 
 def _computed(what: Any, operands: Operands) -> Reason | None:
+    """Require float or double, or integers of 64 bits, whose products beyond 2^53 onnxruntime rounds."""
     dtype = first(operands).dtype
-    if dtype not in {TensorProto.FLOAT, TensorProto.DOUBLE}:
-        return Reason("it is not of float or double", missing=dtype is None)
+    if dtype not in {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64, TensorProto.UINT64}:
+        return Reason("it is not of float, double, or integers of 64 bits", missing=dtype is None)
     return halvable(what, operands)
+
+
+def _of_few_bits(what: Any, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    few = dtype in {TensorProto.INT32, TensorProto.UINT32}
+    return None if few else Reason("it is not of integers of 32 bits", missing=dtype is None)
+
+
+def _within(what: Any, operands: Operands) -> Mapping[str, Any]:
+    dtype = first(operands).dtype
+    least, most = (Tensor(end.astype(np.float64)) for end in _ends(dtype))
+    noop = what.noop_with_empty_axes
+    return {"keepdims": what.keepdims, "noop": noop, "least": least, "most": most, "to": dtype}
 
 
 def _wrapped(what: Any, operands: Operands) -> Reason | None:
@@ -253,6 +267,15 @@ def product_of_halves(data, axes, axis: Sequence[int], half: Sequence[int], keep
     """Multiply both halves until one element is left."""
     product = op.Slice(data, [0], half, axis) * op.Slice(data, half, [2147483647], axis)
     return meaning.Itself(product, axis, keepdims=keepdims)
+
+
+@lowering(18, applies_if=_of_few_bits, bind=_within)
+def product_in_double(
+    data, axes, keepdims: int, noop: int, least: Sequence[int], most: Sequence[int], to: int
+):  # fmt: skip
+    """Multiply in double, and take the least or largest integer for what is beyond, as onnxruntime does."""
+    product = op.ReduceProd(op.Cast(data, to=11), axes, keepdims=keepdims, noop_with_empty_axes=noop)
+    return op.Cast(op.Max(op.Min(product, most), least), to=to)
 
 
 @lowering(18, applies_if=_odd_computed, bind=_halves, rounds=True)

@@ -174,8 +174,11 @@ def normal(what: Any, operands: Operands) -> tuple[Any, Operands]:
         return what, operands
     if what.auto_pad.startswith("SAME"):
         # MaxPool-22: "output_spatial_shape[i] = ceil(input_spatial_shape[i] / strides_spatial_shape[i])", whatever
-        # ceil_mode is. With dilations onnxruntime 1.32.0 computes other sizes, in which ceil_mode counts.
-        what = dataclasses.replace(what, ceil_mode=int(bool(what.ceil_mode and set(what.dilations) - {1})))
+        # ceil_mode is. Along an axis with dilated elements onnxruntime 1.32.0 computes other sizes, in which it counts.
+        spread = zip(what.kernel_shape, what.dilations, strict=False)
+        what = dataclasses.replace(
+            what, ceil_mode=int(bool(what.ceil_mode) and any(kernel > 1 and step > 1 for kernel, step in spread))
+        )
     # Without padding, onnxruntime and onnx's inference treat ceil_mode as without auto_pad.
     if what.auto_pad == "VALID":
         what = dataclasses.replace(what, auto_pad="NOTSET", pads=(0,) * 2 * rank)

@@ -15,7 +15,7 @@ from opshift.opsets.registry.facts import Dim, Facts
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse, values_of
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
-from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, times
+from opshift.opsets.registry.shape_hints import NodeShapes, Pairs, Shape, times
 from opshift.opsets.registry.traits import Trait, Traits
 
 Array = np.ndarray[Any, Any]
@@ -55,8 +55,8 @@ def allowed(mask: Array, batch: int, keys: int) -> Array:
 def oracle(
     what: MultiHeadAttention,
     query: Array,
-    key: Array,
-    value: Array,
+    key: Array | None,
+    value: Array | None,
     bias: Array | None = None,
     mask: Array | None = None,
     added: Array | None = None,
@@ -69,6 +69,7 @@ def oracle(
     A mask adds a number, and so leaves the weights of a row alone of which it masks every key; a large one takes the
     last digits of the products away, so that rounding decides these weights, and they are not compared.
     """
+    query, key, value = apart(query, key, value)
     if bias is not None:
         query, key, value = with_bias(query, key, value, bias)
     if not query.size or not key.size:
@@ -90,6 +91,21 @@ def oracle(
     return (y, *(one.astype(query.dtype) for one in rest))
 
 
+def apart(query: Array, key: Array | None, value: Array | None) -> tuple[Array, Array, Array]:
+    """Return queries, keys and values, each a tensor of its own.
+
+    MultiHeadAttention-1: "packed QKV with shape (batch_size, kv_sequence_length, num_heads, 3, head_size)", "packed KV
+    with shape (batch_size, kv_sequence_length, num_heads, 2, head_size)".
+    """
+    if key is not None and value is not None:
+        return query, key, value
+    packed, rows = (query, []) if key is None else (key, [query])
+    if packed.ndim != 5 or packed.shape[3] != 3 - len(rows) or value is not None:
+        raise ValueError("MultiHeadAttention-1: packed keys and values have the shape (batch, tokens, heads, 2, size)")
+    rows += [packed[:, :, :, place].reshape(*packed.shape[:2], -1) for place in range(packed.shape[3])]
+    return rows[0], rows[1], rows[2]
+
+
 def with_bias(query: Array, key: Array, value: Array, bias: Array) -> tuple[Array, Array, Array]:
     """Return queries, keys and values with the bias of each projection; keys and values that have heads get none.
 
@@ -105,8 +121,7 @@ def with_bias_at(place: int) -> Callable[[Sequence[Any]], Sequence[Any]]:
     def added(inputs: Sequence[Any]) -> Sequence[Any]:
         if len(inputs) <= place or inputs[place] is None:
             return inputs
-        query, key, value = inputs[:3]
-        sums = with_bias(query, key, value, inputs[place])
+        sums = with_bias(*apart(*inputs[:3]), inputs[place])
         return (*sums, *inputs[3:place], np.zeros_like(inputs[place]), *inputs[place + 1 :])
 
     return added
@@ -130,15 +145,53 @@ def _lift(attributes: Mapping[str, Any]) -> MultiHeadAttention:
 
 def _known(what: MultiHeadAttention, operands: Operands) -> Reason | None:
     query, key, value = (facts.rank if facts is not None else None for facts in operands[:3])
-    if operands[1] is None or operands[2] is None:
-        return Reason("queries, keys and values are packed into one tensor")
+    if operands[2] is None:
+        return Reason("")
     if query is None or key is None or value is None:
         return Reason("a rank is unknown", missing=True)
     if query != 3 or key != value or key not in (3, 4):
-        return Reason("keys and values are packed into one tensor")
+        return Reason("keys and values have other ranks than 3 or 4")
     if operands[8] is not None or operands[9] is not None:
         return Reason("the past is a buffer that is shared (past_sequence_length, cache_indirection)")
     return None
+
+
+def _packed(count: int) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
+    """Return whether this many of queries, keys and values are one tensor."""
+
+    def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
+        if operands[2] is not None or (operands[1] is None) != (count == 3):
+            return Reason("")
+        packed = (operands[3 - count] or Facts()).shape
+        if packed is None:
+            return Reason("the rank of what is packed is unknown", missing=True)
+        if len(packed) != 5 or packed[3] not in (count, None):
+            return Reason(f"what is packed has another shape than (batch, tokens, heads, {count}, size)")
+        return None
+
+    return applies_if
+
+
+@lowering(18, applies_if=_packed(3))
+def of_one_tensor(query, key, value, bias, mask, added, past_key, past_value, buffered, beams):
+    """Split the tensor that holds queries, keys and values."""
+    one, two, three = op.Split(query, axis=3, num_outputs=3)
+    y, keys, values, products = meaning.Same(
+        op.Reshape(one, [0, 0, -1]), op.Reshape(two, [0, 0, -1]), op.Reshape(three, [0, 0, -1]), bias, mask, added,
+        past_key, past_value, buffered, beams,
+    )  # fmt: skip
+    return y, keys, values, products
+
+
+@lowering(18, applies_if=_packed(2))
+def of_two_tensors(query, key, value, bias, mask, added, past_key, past_value, buffered, beams):
+    """Split the tensor that holds keys and values."""
+    two, three = op.Split(key, axis=3, num_outputs=2)
+    y, keys, values, products = meaning.Same(
+        query, op.Reshape(two, [0, 0, -1]), op.Reshape(three, [0, 0, -1]), bias, mask, added, past_key, past_value,
+        buffered, beams,
+    )  # fmt: skip
+    return y, keys, values, products
 
 
 def _stage(what: MultiHeadAttention, operands: Operands) -> str:
@@ -429,10 +482,12 @@ def masks_none_or_all(mask: Array, batch: int, keys: int) -> bool:
 
 def of_other_length(inputs: Sequence[Any]) -> bool:
     """Return whether a mask of keys does not say which of them are left."""
-    key, mask, past = (inputs[place] if place < len(inputs) else None for place in (1, 4, 6))
+    query, key, mask, past = (inputs[place] if place < len(inputs) else None for place in (0, 1, 4, 6))
+    key = query if key is None else key
     if not isinstance(key, np.ndarray) or not isinstance(mask, np.ndarray) or key.ndim < 3 or not mask.ndim:
         return False
-    return masks_none_or_all(mask, len(key), key.shape[-2] + (0 if past is None else past.shape[-2]))
+    keys = key.shape[1 if key.ndim == 5 else -2]
+    return masks_none_or_all(mask, len(key), keys + (0 if past is None else past.shape[-2]))
 
 
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -458,6 +513,7 @@ LENGTH = 4
 def equal_dims(node: NodeShapes) -> Pairs:
     """Yield the dims of queries, keys, values, a bias and a past that are equal."""
     query, key, value, bias, _, _, past_key, past_value, *_ = (*node.inputs, *(None,) * 8)
+    yield from _equal_packed(node, query, key, value)
     if not query or not key or not value or len(query) != 3 or len(key) != len(value):
         return
     heads = int(node.attributes.get("num_heads", 1))
@@ -477,10 +533,26 @@ def equal_dims(node: NodeShapes) -> Pairs:
         yield from zip(past_key[:3], past_value[:3], strict=False)
 
 
+def _equal_packed(node: NodeShapes, query: Shape | None, key: Shape | None, value: Shape | None) -> Pairs:
+    """Yield the dims of a tensor that holds keys and values, or queries too."""
+    packed, count = (query, 3) if key is None else (key, 2)
+    if value is not None or packed is None or len(packed) != 5:
+        return
+    heads, size = int(node.attributes.get("num_heads", 1)), packed[4]
+    yield from ((packed[2], heads), (packed[3], count), (size, size if isinstance(size, int) else LENGTH))
+    if query and len(query) == 3:
+        yield query[0], packed[0]
+        yield query[2], heads * (size if isinstance(size, int) else LENGTH)
+
+
 def _shape(what: MultiHeadAttention, operands: Operands) -> tuple[Dim, ...] | None:
     """Return the batch and the tokens of the queries, and the width of all values."""
     query, value = first(operands), operands[2]
-    if query.rank != 3 or value is None:
+    if value is None:
+        packed = query if operands[1] is None else operands[1]
+        width = times(packed.dim(4), what.num_heads) if packed.rank == 5 else None
+        return (query.dim(0), query.dim(1), width if isinstance(width, int) else None) if query.rank else None
+    if query.rank != 3:
         return None
     width = times(value.dim(3), what.num_heads) if value.rank == 4 else value.dim(2)
     return query.dim(0), query.dim(1), width if isinstance(width, int) else None
@@ -506,6 +578,8 @@ OPERATOR = Operator(
     oracle=oracle,
     shape=_shape,
     lowerings=(
+        of_one_tensor,
+        of_two_tensors,
         biased,
         biased_queries,
         keys_alone,
@@ -525,7 +599,7 @@ OPERATOR = Operator(
     adversarial=adversarial,
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
-    refused="queries, keys and values in one tensor; `past_sequence_length`, `cache_indirection`",
+    refused="`past_sequence_length`, `cache_indirection`",
     # Without an output for keys and values its kernel reads a past of zeros, or of what memory holds.
     traits=Traits(
         floats=(Trait.SUMS, Trait.WEIGHS),
@@ -533,6 +607,7 @@ OPERATOR = Operator(
         adds_first=with_bias_at(3),
         equal_dims=equal_dims,
         meaningless=of_other_length,
+        refuses=lambda inputs: len(inputs) < 3 or not inputs[2],
         aborts=True,
         outputs_for={6: 3, 7: 3},
     ),

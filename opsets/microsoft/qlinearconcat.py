@@ -10,7 +10,7 @@ import numpy as np
 
 from opshift.opsets.families import steps
 from opshift.opsets.registry.dialect import MICROSOFT
-from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Traits
 
@@ -37,18 +37,12 @@ def fault(what: QLinearConcat, operands: Operands) -> str | None:
 
 def _of(count: int) -> Callable[[QLinearConcat, Operands], Reason | None]:
     def applies_if(what: QLinearConcat, operands: Operands) -> Reason | None:
-        if len(operands) > 2 + 3 * MOST:
-            return Reason(f"it joins more than {MOST} tensors")
         if len(operands) != 2 + 3 * count:
             return Reason("")
         each = range(2, len(operands), 3)
         return steps.whole(operands, (0, *(place + 1 for place in each)), (*(place + 2 for place in each), 1))
 
     return applies_if
-
-
-MOST = 4
-"""Tensors of which there is a lowering."""
 
 
 def _axis(what: QLinearConcat, operands: Operands) -> Mapping[str, Any]:
@@ -100,6 +94,22 @@ def of_four(
     return op.QuantizeLinear(joined, op.Squeeze(y_scale), op.Squeeze(y_zero))
 
 
+@lowering(
+    13,
+    applies_if=lambda what, operands: None if len(operands) > 2 + 3 * 4 else Reason(""),
+    bind=_axis,
+    variadic=True,
+)
+def of_more(
+    y_scale, y_zero, a, a_scale, a_zero, b, b_scale, b_zero, c, c_scale, c_zero, d, d_scale, d_zero, between, axis: int
+):  # fmt: skip
+    """Join four tensors, join the others, and concatenate both, which have one scale then."""
+    joined = meaning.Same(
+        y_scale, y_zero, a, a_scale, a_zero, b, b_scale, b_zero, c, c_scale, c_zero, d, d_scale, d_zero
+    )
+    return op.Concat(joined, meaning.Same(y_scale, y_zero, between), axis=axis)
+
+
 def no_scales(inputs: Sequence[Any]) -> bool:
     """Return whether a scale is no number above zero, or so far from the other that quotients overflow."""
     scales = [inputs[0], *inputs[3::3]]
@@ -119,9 +129,9 @@ OPERATOR = Operator(
     variadic=True,
     oracle=oracle,
     fault=fault,
-    lowerings=(of_one, of_two, of_three, of_four),
+    lowerings=(of_one, of_two, of_three, of_four, of_more),
     nan_defined=lambda what, operands: False,
     infinity_defined=lambda what, operands: False,
-    refused="more than four tensors; more than one scale for one of them",
+    refused="more than one scale for one of the tensors",
     traits=Traits(meaningless=no_scales),
 )

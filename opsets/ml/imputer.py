@@ -108,5 +108,7 @@ OPERATOR = Operator(
     lowerings=(of_equal, of_nan),
     shape=lambda what, operands: first(operands).shape,
     refused="features that have more than one axis",
-    traits=Traits(floats=(Trait.MOVES,), moved=(0,), compares=True, bounds=("replaced_value_float",)),
+    traits=Traits(
+        floats=(Trait.MOVES,), moved=(0,), compares=True, bounds=("replaced_value_float", "replaced_value_int64")
+    ),
 )

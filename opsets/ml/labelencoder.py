@@ -160,9 +160,13 @@ def by_first_hit_or_nan(x, keys: Sequence[int], last: Sequence[int], nans: Seque
     return op.Gather(values, op.ArgMax(op.Cast(hits, to=6), axis=-1, keepdims=0))
 
 
-def _facts(what: LabelEncoder, operands: Operands) -> tuple[Facts, ...]:
+def value_facts(what: LabelEncoder, operands: Operands) -> tuple[Facts, ...]:
+    """Return the type of the values and the shape of the elements."""
     return (Facts(constant(what.values.array).dtype, first(operands).shape),)
 
+
+TRAITS = Traits(floats=(Trait.MOVES,), compares=True, bounds=("keys_floats", "keys_tensor"), strings=Strings.LISTED)
+"""Those of operators that look elements up."""
 
 OPERATOR = Operator(
     name="LabelEncoder",
@@ -174,6 +178,6 @@ OPERATOR = Operator(
     normal=normal,
     fault=fault,
     lowerings=(by_first_hit, by_first_hit_or_nan),
-    facts=_facts,
-    traits=Traits(floats=(Trait.MOVES,), compares=True, bounds=("keys_floats",), strings=Strings.LISTED),
+    facts=value_facts,
+    traits=TRAITS,
 )

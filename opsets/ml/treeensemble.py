@@ -186,5 +186,5 @@ OPERATOR = Operator(
     lowerings=(_own(treeensembleregressor.by_forest), _own(treeensembleregressor.by_forest_where_given)),
     shape=shape,
     refused="trees of more than 64 levels; nodes that ask for members of sets",
-    traits=Traits(floats_by=float_traits, compares=True),
+    traits=Traits(floats_by=float_traits, compares=True, bounds=("nodes_splits", "membership_values")),
 )

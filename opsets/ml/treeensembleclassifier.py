@@ -257,5 +257,5 @@ OPERATOR = Operator(
         "features that have more than one axis; trees of more than 64 levels; classes that some of the leaves of "
         "their trees have no weight of; PROBIT of a single score for two classes; a single label that is a string"
     ),
-    traits=Traits(floats_by=scores.float_traits, compares=True, bounds=("nodes_values",)),
+    traits=Traits(floats_by=scores.float_traits, compares=True, bounds=("nodes_values", "nodes_values_as_tensor")),
 )

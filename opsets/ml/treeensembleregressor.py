@@ -240,5 +240,5 @@ OPERATOR = Operator(
     lowerings=(by_forest, by_forest_where_given),
     shape=shape,
     refused="features that have more than one axis; trees of more than 64 levels",
-    traits=Traits(floats_by=scores.float_traits, compares=True, bounds=("nodes_values",)),
+    traits=Traits(floats_by=scores.float_traits, compares=True, bounds=("nodes_values", "nodes_values_as_tensor")),
 )

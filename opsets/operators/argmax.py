@@ -115,10 +115,10 @@ def signed(data):
 
 @lowering(18, applies_if=_unsigned)
 def shifted(data):
-    """Reinterpret uint64 as int64, and shift negative values above the others; no sum overflows."""
+    """Reinterpret uint64 as int64, and shift negative values above the others, in two steps that do not overflow."""
     x = op.Cast(data, to=7)
-    above = op.Add(op.Add(x, 9223372036854775807), 1)
-    return meaning.Same(op.Where(op.Less(x, 0), above, op.Add(x, -9223372036854775808)))
+    step = op.Where(op.Less(x, 0), 4611686018427387904, -4611686018427387904)
+    return meaning.Same(op.Add(op.Add(x, step), step))
 
 
 # --- the shape, and the type of the index -------------------------------------------------------------------------

@@ -263,6 +263,29 @@ def of_turned_rows(data, indices, forth: Sequence[int], back: Sequence[int]):
     return op.Transpose(rows, perm=back)
 
 
+def _few_axes(meaning: Gather, operands: Operands) -> Reason | None:
+    """Require indices of at most one axis, computed at run time: Slice serves constant ones."""
+    indices = operands[1] or Facts()
+    if indices.known is not None:
+        return Reason("the indices are constant")
+    if indices.rank is None or (operands[0] or Facts()).rank is None:
+        return Reason("the rank of the data or of the indices is unknown", missing=True)
+    return None if indices.rank < 2 else Reason("the indices have several axes")
+
+
+def _more_axes(meaning: Gather, operands: Operands) -> Mapping[str, Any]:
+    data, indices = (facts or Facts() for facts in operands)
+    more = tuple(range(2 - (indices.rank or 0)))
+    axis = meaning.axis % (data.rank or 1)
+    return {"axis": axis, "more": more, "gone": tuple(axis + place for place in more)}
+
+
+@lowering(13, applies_if=_few_axes, bind=_more_axes)
+def by_matrix(data, indices, axis: int, more: Sequence[int], gone: Sequence[int]):
+    """Gather by a matrix of indices, for a target whose Gather takes no vector, and drop its axes of one."""
+    return op.Squeeze(op.Gather(data, op.Unsqueeze(indices, more), axis=axis), gone)
+
+
 def _with_fewer_axes(what: Gather, operands: Operands, most: int) -> Stages | None:
     """Merge the axes before and behind the one that is gathered along, and those of the indices."""
     data, indices = operands
@@ -290,7 +313,7 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     moves_data=True,
-    lowerings=(taken, evenly, in_runs, in_plain_runs, guarded, by_number, of_rows, of_turned_rows),
+    lowerings=(taken, evenly, in_runs, in_plain_runs, guarded, by_number, by_matrix, of_rows, of_turned_rows),
     neutral=_in_order,
     traits=Traits(
         merges=_with_fewer_axes, floats=(Trait.MOVES,), moved=(0,), indices={1: AlongAxis()}, drops_strings=True

@@ -585,6 +585,18 @@ def ranked(indices, depth, values, front: Sequence[int], fronts: Sequence[int], 
     return op.Reshape(y, op.Concat(before, count, after, axis=0), allowzero=1)
 
 
+def _in_front(what: OneHot, operands: Operands) -> Reason | None:
+    if first(operands).rank is not None:
+        return Reason("the rank is known")
+    return None if what.axis == 0 else Reason("the new axis is not the first")
+
+
+@lowering(18, applies_if=_in_front)
+def reversed_axes(indices, depth, values):
+    """Put the new axis last, between two Transposes that reverse all axes of indices of unknown rank."""
+    return op.Transpose(meaning.Same(op.Transpose(indices), depth, values, axis=-1))
+
+
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
     """Indices around -depth, 0 and depth; a small depth; off and on that differ."""
     changed = dict(feeds)
@@ -671,6 +683,7 @@ OPERATOR = Operator(
         sign_iota,
         scattered,
         ranked,
+        reversed_axes,
     ),
     traits=Traits(
         value_range=value_ranges.chosen(2),

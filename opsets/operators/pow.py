@@ -13,7 +13,7 @@ from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
 from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.families.scalars import AS_VECTOR
 from opshift.opsets.registry import value_ranges
-from opshift.opsets.registry.facts import FLOATS, Facts
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, Facts
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
 from opshift.opsets.registry.plain import Plain, plain
@@ -23,15 +23,24 @@ from opshift.opsets.registry.traits import Interval, Trait, Traits
 _HELD = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT32)
 
 
+_EXACT = 2.0**53
+"""Up to here every integer is a number of double."""
+
+
 def _beyond_integers(inputs: Sequence[Any]) -> bool:
-    """Whether a power of integers is no integer of their type: onnxruntime 1.32.0 wraps a square, and cuts a cube."""
+    """Whether a power of integers is no integer of their type, or one that double rounds.
+
+    onnxruntime 1.32.0 wraps a square, and cuts a cube. It multiplies squares of int64, and raises those of a single
+    element in double.
+    """
     base, power = inputs[:2]
     if not all(isinstance(one, np.ndarray) for one in (base, power)) or base.dtype.kind not in "iu":
         return False
     info = np.iinfo(base.dtype)
+    least, most = max(float(info.min), -_EXACT), min(float(info.max), _EXACT)
     with np.errstate(all="ignore"):
         found = np.power(base.astype(np.float64), power.astype(np.float64))
-    return not bool(((found > float(info.min) - 1) & (found < float(info.max) + 1)).all())
+    return not bool(((found > least - 1) & (found < most + 1)).all())
 
 
 def _types(operands: Operands) -> tuple[int | None, int | None]:
@@ -57,10 +66,10 @@ def _mixed(meaning: Plain, operands: Operands) -> Reason | None:
     return None
 
 
-def _of_floats(exponent: float) -> Callable[[Plain, Operands], Reason | None]:
-    """Return what requires floats and this constant exponent, which does not change the shape.
+def _to(exponent: float) -> Callable[[Plain, Operands], Reason | None]:
+    """Return what requires floats or integers, and this constant exponent, which does not change the shape.
 
-    Of integers onnxruntime 1.32.0 multiplies some, and others it raises in double: beyond the type they differ.
+    onnxruntime 1.32.0 multiplies integers for the powers 2 and 3, and raises others in double.
     """
 
     def applies(meaning: Plain, operands: Operands) -> Reason | None:
@@ -69,8 +78,9 @@ def _of_floats(exponent: float) -> Callable[[Plain, Operands], Reason | None]:
             return Reason("the exponent is computed at run time", missing=not power.unread)
         if power.known.size != 1 or power.known.item() != exponent:
             return Reason(f"the exponent is not {exponent:g}")
-        if base.dtype not in FLOATS:
-            return Reason("it is not of floats", missing=base.dtype is None)
+        whole = base.dtype in (TensorProto.INT32, TensorProto.INT64) and power.dtype in INTEGERS
+        if base.dtype not in FLOATS and not whole:
+            return Reason("it is neither of floats nor of integers to whole powers", missing=base.dtype is None)
         if power.known.ndim > (base.rank or 0):
             return Reason("the exponent has more axes, or may have", missing=base.rank is None)
         return None
@@ -78,13 +88,13 @@ def _of_floats(exponent: float) -> Callable[[Plain, Operands], Reason | None]:
     return applies
 
 
-@lowering(13, applies_if=_of_floats(2.0))
+@lowering(13, applies_if=_to(2.0))
 def squared(x, y):
     """Multiply by itself."""
     return x * x
 
 
-@lowering(13, applies_if=_of_floats(3.0), rounds=True)
+@lowering(13, applies_if=_to(3.0), rounds=True)
 def cubed(x, y):
     """Multiply by itself twice."""
     return x * x * x

@@ -8,7 +8,7 @@ import numpy as np
 
 from opshift.opsets.families.merged_axes import reduced
 from opshift.opsets.families.reduction import reduction
-from opshift.opsets.families.reduction_steps import product_of_halves, product_with_last
+from opshift.opsets.families.reduction_steps import product_in_double, product_of_halves, product_with_last
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.traits import Flow, Integers, Trait, Traits
 
@@ -37,7 +37,7 @@ OPERATOR = reduction(
     "ReduceProd",
     (1, 11, 13, 18),
     _product,
-    (product_of_halves, product_with_last),
+    (product_of_halves, product_with_last, product_in_double),
     traits=Traits(
         merges=reduced,
         value_range=value_ranges.multiplied_up,

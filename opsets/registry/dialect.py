@@ -22,7 +22,7 @@ _GENERATION = "it runs a whole generation around a decoder"
 _MACHINE = "it holds what was laid out, or compiled, for one machine"
 _FINAL: Mapping[str, str] = {
     **dict.fromkeys(("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"), _GENERATION),
-    **dict.fromkeys(("EPContext", "Snpe", "MatMulPacked", "NhwcConv", "NhwcFusedConv"), _MACHINE),
+    **dict.fromkeys(("EPContext", "Snpe", "MatMulPacked", "NhwcFusedConv"), _MACHINE),
 }
 """The operators of com.microsoft that are never replaced, and the reasons."""
 

@@ -206,11 +206,15 @@ class Lowering:
                 module.update(before)
 
 
+BETWEEN = "between"
+"""The operand in the body of a variadic lowering that stands for any number of operands."""
+
+
 @dataclass(frozen=True)
 class VariadicLowering(Lowering):
     """A lowering of an operator with any number of operands.
 
-    Its body has three operands: a call that reads the second one gets all operands between the first and the last.
+    Its body has an operand `between`: a call that reads it gets all operands between those before and behind it.
     """
 
     def body_for(self, meaning: Any, operands: Any) -> Body | Reason:
@@ -218,15 +222,17 @@ class VariadicLowering(Lowering):
         found = super().body_for(meaning, operands)
         if isinstance(found, Reason):
             return found
-        first, between, last = found.function.inputs
-        names = tuple(f"{between}_{index}" for index in range(len(operands) - 2))
+        inputs = found.function.inputs
+        place = inputs.index(BETWEEN)
+        names = tuple(f"{BETWEEN}_{index}" for index in range(len(operands) - len(inputs) + 1))
         calls = tuple(
             dataclasses.replace(
-                call, inputs=tuple(one for name in call.inputs for one in (names if name == between else (name,)))
+                call, inputs=tuple(one for name in call.inputs for one in (names if name == BETWEEN else (name,)))
             )
             for call in found.function.calls
         )
-        return dataclasses.replace(found, function=Function((first, *names, last), found.function.outputs, calls))
+        every = (*inputs[:place], *names, *inputs[place + 1 :])
+        return dataclasses.replace(found, function=Function(every, found.function.outputs, calls))
 
 
 @dataclass(frozen=True)

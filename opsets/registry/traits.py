@@ -294,7 +294,7 @@ class Traits:
     compares: bool = False
     """Whether it compares its inputs with each other."""
     bounds: tuple[str, ...] = ()
-    """Attributes that it compares its input with."""
+    """Attributes that it compares its input with: numbers, lists or tensors."""
     landmarks: Callable[[Mapping[str, Any], Sequence[Any]], Iterable[float]] | None = None
     """Numbers that expose an error, such as a narrower type or another order of rounding.
 
@@ -389,6 +389,8 @@ class Traits:
     """
     miscomputed: Callable[[Mapping[str, Any]], bool] | None = None
     """Whether onnxruntime 1.32.0 computes nodes with these attributes incorrectly."""
+    refuses: Callable[[Sequence[str]], bool] | None = None
+    """Whether onnxruntime's kernel refuses to run nodes with inputs of these names; one left out is empty."""
     scales: tuple[int, ...] = ()
     """For a quantizing operator: the scales of its inputs, then the scale of its output."""
     quantized: str = ""

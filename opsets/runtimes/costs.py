@@ -47,6 +47,9 @@ LIKE = {"Greater": "Less", "GreaterOrEqual": "Less", "LessOrEqual": "Less"}
 LENGTHS = (4, 12, 32, 128, 1024)
 """The measured row lengths; onnxruntime's loops differ for short rows, and so does the use of the cache."""
 
+REVERSED = frozenset({"double", "float", "int32", "int64", "uint8"})
+"""Element types of which a Slice backwards is measured."""
+
 Points = Sequence[tuple[float, float]]
 """Numbers of elements, and their costs."""
 
@@ -93,6 +96,9 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
         if node.name == "ScatterElements" and node.inputs[1] is not None:
             place = key(node.name, dtype if dtype in ("float", "double") else "float", _along(node, outputs[0]))
             count = max(count, SPARSE * _count(node.inputs[1]))
+        if node.name == "Slice" and _is_reversed(node):
+            # An element takes as long, of whatever type; of a dimension of unknown length, the whole is assumed.
+            place, count = key(node.name, dtype if dtype in REVERSED else "float", "reversed"), _count(data)
         if node.name in ("GatherElements", "OneHot"):
             place = key(node.name, _along(node, outputs[0]))
         if node.name == "Gather" and node.inputs[1] is not None and node.inputs[1].size == outputs[0].size:
@@ -136,6 +142,12 @@ def _runs(node: Node, output: Facts) -> float:
 
 def _product(dims: Sequence[Dim]) -> float:
     return 0.0 if not dims else float(min(math.prod(_length(dim, NOMINAL) for dim in dims), 2**60))
+
+
+def _is_reversed(node: Node) -> bool:
+    """Return whether a Slice goes backwards, element by element."""
+    steps = node.inputs[4].known if len(node.inputs) > 4 and node.inputs[4] is not None else None
+    return steps is not None and bool((steps < 0).any())
 
 
 def _along(node: Node, output: Facts) -> str:

@@ -98,7 +98,7 @@ def _kinds_of_pads(source: ProfileSource, schemas: Schemas, key: str, kinds: Seq
     if "pads" not in inputs and not any("pads" in schema.attributes for schema in schemas):
         source.wrong(f"{schemas[-1].name} has no pads", key)
     for kind in kinds:
-        if kind not in PADS:
+        if not isinstance(kind, str) or kind not in PADS:
             source.wrong(f"pads are {' or '.join(PADS)}, not {kind!r}", key, str(kind))
     source.once(kinds, key)
     return tuple(kinds)
@@ -108,7 +108,7 @@ def _kinds_of_scales(source: ProfileSource, schemas: Schemas, key: str, kinds: S
     if schemas[-1].name != "Resize":
         source.wrong(f"scales is for Resize, not {schemas[-1].name}", key)
     for kind in kinds:
-        if kind not in SCALES:
+        if not isinstance(kind, str) or kind not in SCALES:
             source.wrong(f"scales are {' or '.join(SCALES)}, not {kind!r}", key, str(kind))
     source.once(kinds, key)
     return tuple(kinds)
@@ -131,7 +131,7 @@ def _inputs(source: ProfileSource, schemas: Schemas, key: str, names: Sequence[A
 def _inputs_or_attributes(source: ProfileSource, schemas: Schemas, key: str, names: Sequence[Any]) -> tuple[str, ...]:
     attributes = {name for schema in schemas for name in schema.attributes}
     for name in names:
-        if name not in attributes:
+        if not isinstance(name, str) or name not in attributes:
             _input(source, schemas, key, name)
     source.once(names, key)
     return tuple(names)
@@ -140,7 +140,7 @@ def _inputs_or_attributes(source: ProfileSource, schemas: Schemas, key: str, nam
 def _attributes_or_inputs(source: ProfileSource, schemas: Schemas, key: str, names: Sequence[Any]) -> tuple[str, ...]:
     inputs = {parameter.name for schema in schemas for parameter in schema.inputs}
     for name in names:
-        if name not in inputs:
+        if not isinstance(name, str) or name not in inputs:
             _attribute(source, schemas, key, name, [])
     source.once(names, key)
     return tuple(names)
@@ -149,7 +149,7 @@ def _attributes_or_inputs(source: ProfileSource, schemas: Schemas, key: str, nam
 def _outputs(source: ProfileSource, schemas: Schemas, key: str, names: Sequence[Any]) -> tuple[str, ...]:
     outputs = {output.name for schema in schemas for output in schema.outputs}
     for name in names:
-        if name not in outputs:
+        if not isinstance(name, str) or name not in outputs:
             source.wrong(f"{schemas[-1].name} has no output {name!r}{near(str(name), outputs)}", key, str(name))
     source.once(names, key)
     return tuple(names)
@@ -253,20 +253,21 @@ def _input(source: ProfileSource, schemas: Schemas, key: str, name: Any) -> None
     known = {parameter.name for schema in schemas for parameter in schema.inputs}
     if key in ("dtypes", "combinations"):
         known |= {f"@{name}" for schema in schemas for name in NAMING & schema.attributes.keys()}
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         operator = schemas[-1].name
         hint = near(str(name), known)
         has = f"; it has {', '.join(sorted(known))}" if not hint and known else ""
         source.wrong(f"{operator} has no input {name!r}{hint}{has}", key, str(name))
 
 
-def _attribute(source: ProfileSource, schemas: Schemas, key: str, name: str, values: Any) -> None:
-    kinds = {attribute.type for schema in schemas if (attribute := schema.raw.attributes.get(name))}
+def _attribute(source: ProfileSource, schemas: Schemas, key: str, name: Any, values: Any) -> None:
+    every = (schema.raw.attributes.get(name) for schema in schemas if isinstance(name, str))
+    kinds = {attribute.type for attribute in every if attribute}
     if not kinds:
         known = {attribute for schema in schemas for attribute in schema.attributes}
-        hint = near(name, known)
+        hint = near(str(name), known)
         has = f"; it has {', '.join(sorted(known))}" if not hint and known else ""
-        source.wrong(f"{schemas[-1].name} has no attribute {name!r}{hint}{has}", key, name)
+        source.wrong(f"{schemas[-1].name} has no attribute {name!r}{hint}{has}", key, str(name))
     if not isinstance(values, list):
         source.wrong(f"{name} has a list of the values that the runtime supports", key, name)
     for value in values:

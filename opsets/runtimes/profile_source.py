@@ -93,7 +93,7 @@ class ProfileSource:
 
     def dtype(self, name: Any, *path: str) -> str:
         """Return the name of an element type, or raise if it does not exist."""
-        if name not in _DTYPES:
+        if not isinstance(name, str) or name not in _DTYPES:
             meant = _DTYPE_ALIASES.get(name.lower()) if isinstance(name, str) else None
             hint = f"; did you mean {meant!r}?" if meant else near(str(name), _DTYPES)
             self.wrong(f"no element type is called {name!r}{hint}", *path, str(name))

@@ -246,7 +246,7 @@ def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | 
         inferred = _filled(inferred, lift(operator, node, "runtime"))
     if operator is not None and operator.dtype is not None and node.domain == SPELLING:
         inferred[0] = dataclasses.replace(inferred[0], dtype=operator.dtype(operator.meaning(**node.attributes)))
-    return tuple(inferred)
+    return _with_types_of_inputs(node, schema, inferred)
 
 
 def _filled(inferred: list[Facts], lifted: Lifted | Reason) -> list[Facts]:
@@ -272,14 +272,27 @@ def _by_replacement(node: Node, schema: Schema, owner: str = "") -> tuple[Facts,
         return found
     if not isinstance(lifted, Reason) and lifted.operator.domain and lifted.operator.shape is not None and found:
         found = (_refined(found[0], lifted.operator.shape(lifted.meaning, lifted.operands)), *found[1:])
+    return _with_types_of_inputs(node, schema, found)
+
+
+def _with_types_of_inputs(node: Node, schema: Schema, found: Sequence[Facts]) -> tuple[Facts, ...]:
+    """Return the facts about outputs, with the element types that inputs of the same type variable have."""
+    if all(facts.type for facts in found):
+        return tuple(found)
     bound_types = {
         parameter.type_variable: facts.dtype
         for index, facts in enumerate(node.inputs)
-        if facts is not None and facts.dtype and (parameter := schema.input(index)) is not None
+        if facts is not None
+        and facts.dtype
+        and (parameter := schema.input(index)) is not None
+        and parameter.homogeneous
     }
+    formal = [schema.outputs[min(index, len(schema.outputs) - 1)] for index in range(len(found))]
     return tuple(
-        facts if facts.dtype else dataclasses.replace(facts, dtype=bound_types.get(parameter.type_variable))
-        for facts, parameter in zip(found, schema.outputs, strict=False)
+        facts
+        if facts.type or not parameter.homogeneous
+        else dataclasses.replace(facts, dtype=bound_types.get(parameter.type_variable))
+        for facts, parameter in zip(found, formal, strict=True)
     )
 
 

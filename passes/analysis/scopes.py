@@ -284,7 +284,7 @@ def _found_out(node: onnx.NodeProto, scope: Scope, imported: Mapping[str, int]) 
         operator = operator_for(domain, node.op_type)
         exact = facts.dtype in (*INTEGERS, TensorProto.BOOL) or (operator is not None and operator.moves_data)
         value = facts.value if exact else None
-        if shape is not one.shape or value is not None:
+        if shape is not one.shape or value is not None or (facts.dtype and not one.type):
             yield name, Facts(one.dtype or facts.dtype, shape, value, computed=value is not None)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from opshift.passes.base.errors import UsageError, printable
+from opshift.passes.base.memory import LEAST_ASKED, MOST_ASKED
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage, the steps done and all steps."""
@@ -16,116 +17,140 @@ Progress = Callable[[str, int, int], None]
 EFFORTS = {"quick": 1 / 3, "normal": 1.0, "thorough": 10.0}
 """The factors by which each effort multiplies the CPU time of a verification."""
 
-
 QUANTIZED = ("qoperator", "qdq")
 """The forms of quantized operators: integer operators, or float operators between DequantizeLinear and QuantizeLinear.
 """
 
-
-def check_types(asked: Mapping[str, Any]) -> None:
-    """Raise UsageError, with a sentence, for an argument of `convert` with an unsupported type."""
-    for name in ("decompose", "assume", "allow", "allow_paths"):
-        if name in asked:
-            _names(name, asked[name])
-    for name in ("optimize", "keep_initializers_as_inputs", "fold", "io_types", "require_proof"):
-        if not isinstance(asked.get(name, False), bool):
-            raise UsageError(f"{name} is True or False, not {_shown(asked[name])}.")
-    if not isinstance(asked.get("verify", True), bool) and not _is_one_of(asked["verify"], ("nodes",)):
-        raise UsageError(f"verify is True, False or 'nodes', not {_shown(asked['verify'])}.")
-    if asked.get("save_repro") is not None and not isinstance(asked["save_repro"], str | os.PathLike):
-        raise UsageError(f"save_repro is the path of a folder, not {_shown(asked['save_repro'])}.")
-    semantics = asked.get("semantics", "runtime")
-    if not _is_one_of(semantics, ("runtime", "spec")):
-        raise UsageError(f"semantics is 'runtime' or 'spec', not {_shown(semantics)}.")
-    quantized = asked.get("quantized")
-    if quantized is not None and not _is_one_of(quantized, QUANTIZED):
-        raise UsageError(f"quantized is 'qoperator' or 'qdq', not {_shown(quantized)}.")
-    check_progress(asked.get("progress"))
-    # Where dims are fixed too, one may be kept; a comparison needs all sizes.
-    check_inputs(asked.get("input_shapes"), asked.get("inputs"), kept="dims" in asked)
-    _check_sizes(asked.get("dims"), asked.get("batch"))
-    _check_changes(asked.get("types"))
-
-
-def check_effort(effort: object, max_time: object) -> None:
-    """Raise UsageError for an invalid effort or time."""
-    if not _is_one_of(effort, EFFORTS):
-        raise UsageError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}.")
-    if max_time is None:
-        return
-    number = isinstance(max_time, int | float) and not isinstance(max_time, bool)
-    if not number or not 0 < max_time < math.inf:  # type: ignore[operator]
-        raise UsageError(f"max_time is a number of seconds, more than 0, not {max_time!r}.")
-
-
-def check_progress(progress: Any) -> None:
-    """Raise UsageError for a callback that cannot be called with a stage, the steps done and all steps."""
-    if progress is not None and not callable(progress):
-        raise UsageError(f"progress is a function of a stage, the steps done and all steps, not {_shown(progress)}.")
-
-
-def _is_one_of(value: Any, words: Collection[str]) -> bool:
-    """Return whether a value, which may be an array, is one of the given words."""
-    return isinstance(value, str) and value in words
-
+SEMANTICS = ("runtime", "spec")
+"""The reference if onnxruntime and the specification differ."""
 
 KEPT = -1
 """A size in an input's new shape: keep the declared dim."""
 
 
-def check_inputs(shapes: Any, inputs: Any, *, kept: bool = False) -> None:
-    """Raise UsageError for input shapes or values that are neither a mapping nor a path; with `kept`, -1 is a size."""
-    if shapes is not None and not isinstance(shapes, Mapping):
-        raise UsageError(f"input_shapes is a mapping from names to shapes, not {_shown(shapes)}.")
-    for name, shape in (shapes or {}).items():
+def check_flag(name: str, value: Any) -> None:
+    """Raise UsageError unless the argument is True or False."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is True or False, not {_shown(value)}.")
+
+
+def is_one_of(words: tuple[str, ...]) -> Callable[[str, Any], None]:
+    """Return a check that raises UsageError unless the argument is one of these words."""
+
+    def check(name: str, value: Any) -> None:
+        if not (isinstance(value, str) and value in words):
+            shown = " or ".join(map(repr, words)) if len(words) == 2 else f"one of {', '.join(words)}"
+            raise UsageError(f"{name} is {shown}, not {_shown(value)}.")
+
+    return check
+
+
+def check_verify(name: str, value: Any) -> None:
+    """Raise UsageError unless the argument is True, False or "nodes"."""
+    if not isinstance(value, bool) and not (isinstance(value, str) and value == "nodes"):
+        raise UsageError(f"{name} is True, False or 'nodes', not {_shown(value)}.")
+
+
+def check_folder(name: str, value: Any) -> None:
+    """Raise UsageError unless the argument is a path."""
+    check_path(value, name, "the path of a folder")
+
+
+def check_seed(name: str, value: Any) -> None:
+    """Raise UsageError unless the argument is a whole number, 0 or more."""
+    if not _is_whole(value, 0):
+        raise UsageError(f"{name} is a whole number, 0 or more, not {_shown(value)}.")
+
+
+def check_memory(name: str, value: Any) -> None:
+    """Raise UsageError unless the argument is a possible memory limit."""
+    if not _is_whole(value, LEAST_ASKED, MOST_ASKED):
+        raise UsageError(f"{name} is a number of bytes, {LEAST_ASKED} (64 MiB) to {MOST_ASKED}, not {_shown(value)}.")
+
+
+def check_seconds(name: str, value: Any) -> None:
+    """Raise UsageError unless the argument is a positive number of seconds for which a thread can wait."""
+    import threading
+
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or not 0 < float(value) < threading.TIMEOUT_MAX:
+        raise UsageError(f"{name} is a number of seconds, more than 0, not {_shown(value)}.")
+
+
+def check_progress(name: str, value: Any) -> None:
+    """Raise UsageError for a callback that cannot be called with a stage, the steps done and all steps."""
+    if not callable(value):
+        raise UsageError(f"{name} is a function of a stage, the steps done and all steps, not {_shown(value)}.")
+
+
+def check_input_shapes(name: str, value: Any, *, kept: bool = True) -> None:
+    """Raise UsageError unless the argument maps names to shapes; with `kept`, -1 is a size."""
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{name} is a mapping from names to shapes, not {_shown(value)}.")
+    for one, shape in value.items():
         if (
             isinstance(shape, str | bytes)
             or not _is_sequence(shape)
             or not all(_is_size(size) or (kept and size == KEPT) for size in shape)
         ):
-            raise UsageError(
-                f"input_shapes gives {printable(str(name))} the shape {_shown(shape)}; give a tuple of sizes."
-            )
-    several = isinstance(inputs, list | tuple) and bool(inputs) and all(isinstance(one, Mapping) for one in inputs)
-    if inputs is not None and not several and not isinstance(inputs, str | os.PathLike | Mapping):
-        raise UsageError(f"inputs is a path, a mapping from names to arrays or a list of such, not {_shown(inputs)}.")
+            raise UsageError(f"{name} gives {printable(str(one))} the shape {_shown(shape)}; give a tuple of sizes.")
 
 
-def _check_sizes(dims: Any, batch: Any) -> None:
-    """Raise UsageError for sizes of dims that are not a mapping of valid sizes."""
-    if dims is not None and not isinstance(dims, Mapping):
-        raise UsageError(f"dims is a mapping from names of symbolic dims to sizes, not {_shown(dims)}.")
-    for name, size in (dims or {}).items():
-        if not isinstance(name, str) or not _is_size(size):
-            raise UsageError(f"dims gives {printable(str(name))} the size {_shown(size)}; give a whole number.")
-    if batch is not None and not _is_size(batch):
-        raise UsageError(f"batch is a size, not {_shown(batch)}.")
+def check_inputs(name: str, value: Any) -> None:
+    """Raise UsageError unless the argument is a path, a mapping or several mappings."""
+    several = isinstance(value, list | tuple) and bool(value) and all(isinstance(one, Mapping) for one in value)
+    if not several and not isinstance(value, str | os.PathLike | Mapping):
+        raise UsageError(f"{name} is a path, a mapping from names to arrays or a list of such, not {_shown(value)}.")
 
 
-def _check_changes(types: Any) -> None:
-    """Raise UsageError for changes of element types that are not a mapping from names to names."""
-    if types is not None and not isinstance(types, Mapping):
-        raise UsageError(f"types is a mapping from old to new element types, not {_shown(types)}.")
-    for old, new in (types or {}).items():
+def check_dims(name: str, value: Any) -> None:
+    """Raise UsageError unless the argument maps names to sizes."""
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{name} is a mapping from names of symbolic dims to sizes, not {_shown(value)}.")
+    for one, size in value.items():
+        if not isinstance(one, str) or not _is_size(size):
+            raise UsageError(f"{name} gives {printable(str(one))} the size {_shown(size)}; give a whole number.")
+
+
+def check_batch(name: str, value: Any) -> None:
+    """Raise UsageError unless the argument is a size."""
+    if not _is_size(value):
+        raise UsageError(f"{name} is a size, not {_shown(value)}.")
+
+
+def check_type_names(name: str, value: Any) -> None:
+    """Raise UsageError unless the argument maps texts to texts."""
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{name} is a mapping from old to new element types, not {_shown(value)}.")
+    for old, new in value.items():
         if not isinstance(old, str) or not isinstance(new, str):
-            raise UsageError(f"types maps {_shown(old)} to {_shown(new)}; give names such as 'int64' and 'int32'.")
+            raise UsageError(f"{name} maps {_shown(old)} to {_shown(new)}; give names such as 'int64' and 'int32'.")
 
 
 def check_path(path: Any, name: str, forms: str) -> None:
     """Raise UsageError for an argument that is not a path."""
-    if not isinstance(path, str | os.PathLike):
+    if not _is_path(path):
         raise UsageError(f"{name} is {forms}, not {_shown(path)}.")
 
 
-def _names(name: str, value: Any) -> None:
+def check_names(name: str, value: Any) -> None:
+    """Raise UsageError unless the argument is a list of names, or of directories for `allow_paths`."""
     what = "directories" if name == "allow_paths" else "operators" if name == "decompose" else "names"
     if isinstance(value, str | bytes | os.PathLike):
         raise UsageError(f"{name} must be a list of {what}, not {_shown(value)} alone.")
     if not isinstance(value, Collection) or getattr(value, "ndim", 1) != 1:
         raise UsageError(f"{name} must be a list of {what}, not {_shown(value)}.")
     for item in value:
-        if not isinstance(item, str | os.PathLike if name == "allow_paths" else str):
+        if not (_is_path(item) if name == "allow_paths" else isinstance(item, str)):
             raise UsageError(f"{name} must be a list of {what}; {_shown(item)} is not valid.")
+
+
+def _is_path(value: Any) -> bool:
+    """Return whether a value can be a path; an empty one, as of an unset variable, would be the working directory."""
+    if not isinstance(value, str | os.PathLike):
+        return False
+    text = os.fspath(value)
+    return isinstance(text, str) and bool(text) and "\0" not in text
 
 
 def _is_sequence(value: Any) -> bool:
@@ -134,8 +159,12 @@ def _is_sequence(value: Any) -> bool:
 
 def _is_size(value: Any) -> bool:
     """Return whether a value is a nonnegative integer that fits in 64 bits."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    return whole and 0 <= int(value) < 2**63
+    return _is_whole(value, 0, 2**63 - 1)
+
+
+def _is_whole(value: Any, least: int, most: float = math.inf) -> bool:
+    """Return whether a value is an integer in this range."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= int(value) <= most
 
 
 def shown_type(value: Any) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
-import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,8 +10,7 @@ from dataclasses import dataclass, field
 import onnx
 
 from opshift.opsets.registry.facts import facts_of_type
-from opshift.passes.base.errors import UsageError
-from opshift.passes.base.memory import LEAST_ASKED, MOST_ASKED, machine_memory
+from opshift.passes.base.memory import machine_memory
 
 GIB = 2**30
 
@@ -101,33 +98,20 @@ class Limits:
         timeout: seconds to open it, or to run it once.
         memory: bytes of the process (None: no limit). It is enforced only if the system supports it (RLIMIT_DATA:
             Linux).
-        results: bytes of the outputs of one run; both processes hold them, and this process several times. clock: the
-            time that all steps of a verification share.
+        results: bytes of the outputs of one run; both processes hold them, and this process several times.
+        clock: the time that all steps of a verification share.
+        inside: whether oracles run in this process, for a few numbers whose results are known to be few.
     """
 
     timeout: float = 120.0
     memory: int | None = None
     results: int = GIB
     clock: Clock | None = field(default=None, compare=False)
+    inside: bool = False
 
     def seconds(self, *, ran: bool = False) -> float:
         """Return the seconds that the next step may take: fewer if the model `ran` before."""
         return self.timeout if self.clock is None else min(self.timeout, self.clock.left(0.25 if ran else 0.5))
-
-
-def check(seed: object, timeout: object, memory: object) -> None:
-    """Raise UsageError for an invalid seed, time or memory size."""
-    if not _is_whole(seed, 0):
-        raise UsageError(f"seed is a whole number, 0 or more, not {seed!r}.")
-    if memory is not None and not _is_whole(memory, LEAST_ASKED, MOST_ASKED):
-        raise UsageError(f"memory is a number of bytes, {LEAST_ASKED} (64 MiB) to {MOST_ASKED}, not {memory!r}.")
-    is_number = isinstance(timeout, numbers.Real) and not isinstance(timeout, bool)
-    if timeout is not None and not (is_number and 0 < float(timeout) < threading.TIMEOUT_MAX):  # type: ignore[arg-type]
-        raise UsageError(f"timeout is a number of seconds, more than 0, not {timeout!r}.")
-
-
-def _is_whole(value: object, least: int, most: float = math.inf) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= int(value) <= most
 
 
 def limits(timeout: float | None, memory: int | None, models: Iterable[onnx.ModelProto]) -> Limits:

@@ -5,36 +5,18 @@ A `Plan` lists the change of each node, a `Refusal` explains a blocker, and a `R
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    import onnx
-
 import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 from opshift.passes.base import notebook
 
 if TYPE_CHECKING:
     import os
 
-APPROXIMATE = "approximate"
-"""Accept lowerings whose relative error is at most 2^-21."""
-
-ASSUMPTIONS = ("no-nan", "finite-inputs", "whole-indices", APPROXIMATE)
-"""The assumptions that some lowerings need, most of them about inputs; `finite-inputs` includes `no-nan`."""
-
-TENSOR_OUTPUT = "tensor-output"
-"""Accept tensors of scores as outputs, in place of the maps of ZipMap."""
-
-FITS = "fits-int32"
-"""Accept a narrower type for integers of unknown range; verification then checks the values."""
-
-ACCEPTED = (*ASSUMPTIONS, TENSOR_OUTPUT, FITS)
-"""The values that `--assume` accepts."""
+    import onnx
 
 
 class Code(enum.StrEnum):

@@ -18,7 +18,7 @@ from opshift.passes.base.options import Options
 from opshift.passes.io import external_data as external
 from opshift.passes.io.reader import Source
 from opshift.passes.rewrite.float_islands import Change, IslandSearch, UnmeasuredError, Values
-from opshift.passes.rewrite.inner_sizes import Key, Sizes, sizes_in, with_sizes
+from opshift.passes.rewrite.inner_sizes import Key, ValueSizes, sizes_in, with_sizes
 from opshift.passes.rewrite.type_choice import Types
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class MeasuredIslands:
                 missing = _NO_KERNEL.search(str(error))
                 raise UnmeasuredError(str(error), missing[1] if missing else "") from error
 
-        def measure() -> Sequence[Mapping[Key, Sizes]]:
+        def measure() -> Sequence[Mapping[Key, ValueSizes]]:
             measured = with_sizes(model, known_values(self._shown(model)))
             try:
                 found = self._values(measured.model, [*measured.rows], feeds)

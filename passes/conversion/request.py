@@ -16,10 +16,13 @@ from opshift.opsets.registry.structural import IF, LOOP, SCAN, SEQUENCES, UNBATC
 from opshift.opsets.runtimes import kernels
 from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.analysis.scopes import Scope, default_opset
-from opshift.passes.base.arguments import Progress, check_types
+from opshift.passes.base.arguments import Progress, check_names
+from opshift.passes.base.assumptions import FITS, TENSOR_OUTPUT
+from opshift.passes.base.decomposed_operators import check_decompose, decomposed_operators, names_any
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import FITS, TENSOR_OUTPUT, Action, Plan, Refusal
+from opshift.passes.base.results import Action, Plan, Refusal
+from opshift.passes.base.type_changes import requested_changes
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
 from opshift.passes.conversion.narrow_floats import MeasuredIslands
 from opshift.passes.conversion.plan_cache import PlanCache
@@ -96,7 +99,7 @@ def read_request(model: Model, options: Options) -> Request:
     profile = options.check()
     report_stage(options.progress, "load")
     source = read_source(model, options)
-    options.check_operators(source.model.functions)
+    check_decompose(options.decompose, source.model.functions)
     return request_of(source, profile, options, PlanCache())
 
 
@@ -136,7 +139,9 @@ def request_of(source: Source, profile: Target | None, options: Options, known: 
         if ir_version is not None and loaded and not loaded[0] <= ir_version <= loaded[1]:
             raise UsageError(f"{profile.name} does not load ir_version {ir_version}, only {loaded[0]} to {loaded[1]}.")
     dequantized = options.quantized == "qdq"
-    decomposed = options.decomposed | (frozenset(_quantized(source.model)) if dequantized else frozenset())
+    decomposed = decomposed_operators(options.decompose) | (
+        frozenset(_quantized(source.model)) if dequantized else frozenset()
+    )
     goal = Goal(
         Legality(own if opset is None else opset, decomposed, profile, dequantized=dequantized),
         options.semantics,
@@ -193,7 +198,8 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         constants=frozenset() if target is None else target.constant_dtypes,
         runnable=runnable,
         narrow=narrow,
-        inline=(target is not None and not target.keeps_functions) or options.names_any(source.model.functions),
+        inline=(target is not None and not target.keeps_functions)
+        or names_any(options.decompose, source.model.functions),
         opset=legality.opset if narrow else 0,
         quantized=dataclasses.replace(legality, runnable=runnable) if options.quantized == "qoperator" else None,
         ranks={} if target is None or source.model.training_info else target.max_ranks(legality.opset),
@@ -210,7 +216,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
 
 def type_changes(model: onnx.ModelProto, target: Target | None, options: Options) -> Mapping[int, int]:
     """Return the new element types by the old ones: those requested, and those that the target does not support."""
-    return {**({} if target is None else types_for(target, model)), **options.changes}
+    return {**({} if target is None else types_for(target, model)), **requested_changes(options.types)}
 
 
 def retyped(request: Request, values: Scope, refused: Collection[str]) -> Request | None:
@@ -294,9 +300,10 @@ def _carries_sequences(bodies: Iterable[GraphView]) -> bool:
 
 def assumed(assume: Collection[str], allow: Collection[str] | None, stacklevel: int = 3) -> frozenset[str]:
     """Return the assumptions of a request, including those passed as `allow`, the argument's former name."""
-    check_types({"assume": assume, "allow": () if allow is None else allow})
+    check_names("assume", assume)
     if allow is None:
         return frozenset(assume)
+    check_names("allow", allow)
     message = "allow= is now called assume=" + ", and 'nan' is no longer needed" * ("nan" in allow)
     warnings.warn(f"{message}.", DeprecationWarning, stacklevel=stacklevel)
     return frozenset(assume) | (frozenset(allow) - {"nan"})

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from opshift.passes.base import notebook
-from opshift.passes.base.arguments import Progress, check_path, check_progress
+from opshift.passes.base.arguments import Progress, check_path
 from opshift.passes.base.errors import UsageError
+from opshift.passes.base.option_table import check_arguments
 from opshift.passes.base.results import Plan, Report
 from opshift.passes.io import external_data as external
 from opshift.passes.io.reader import Source
@@ -123,7 +124,7 @@ class Result:
         from opshift.passes.io import atomic_files, writer
 
         check_path(path, "path", "a string or a path")
-        check_progress(progress)
+        check_arguments({"progress": progress})
         if external_data is not None and not (isinstance(external_data, str) and external_data in writer.WEIGHTS):
             raise UsageError(f"external_data is one of {', '.join(writer.WEIGHTS)}, not {external_data!r}.")
         if type(size_threshold) is not int or size_threshold < 0:

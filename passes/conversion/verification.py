@@ -20,17 +20,18 @@ from opshift.opsets.runtimes.profiles import INSTALLED
 from opshift.passes.analysis.departures import bound_of
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits
+from opshift.passes.base.assumptions import APPROXIMATE, FITS, TENSOR_OUTPUT
 from opshift.passes.base.errors import VerificationError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import APPROXIMATE, FITS, TENSOR_OUTPUT, Action, Check, Report, Verdict
+from opshift.passes.base.results import Action, Check, Report, Verdict
 from opshift.passes.conversion.request import Request, report_stage
 from opshift.passes.conversion.result import Result
 from opshift.passes.io import external_data as external
 from opshift.passes.io.reader import check_unchanged, is_small
-from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Planned, Replace
 from opshift.passes.rewrite.groups import replacements
 from opshift.passes.rewrite.interface_types import with_interface, with_small_integers, with_unread
+from opshift.passes.rewrite.node_models import alone
 from opshift.passes.rewrite.type_choice import is_narrower
 
 if TYPE_CHECKING:

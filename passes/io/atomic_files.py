@@ -42,7 +42,7 @@ _drafts: set[tuple[int, Path]] = set()
 
 
 @dataclass(frozen=True)
-class Target:
+class Destination:
     """The destination of a file.
 
     `path` as the user wrote it, `real` with links followed, which is the file to replace.
@@ -57,7 +57,7 @@ class Target:
         return self.path.parent
 
 
-def target(path: str | os.PathLike[str], *, overwrite: bool = True) -> Target:
+def destination_of(path: str | os.PathLike[str], *, overwrite: bool = True) -> Destination:
     """Check a destination, without opening or writing anything. A link is written through.
 
     Raises:
@@ -67,7 +67,7 @@ def target(path: str | os.PathLike[str], *, overwrite: bool = True) -> Target:
     if os.fspath(path).endswith(("/", os.sep)):
         raise UsageError(f"{shown} cannot be written: the name of a file is missing.")
     try:
-        found = Target(Path(path).absolute(), Path(path).resolve())
+        found = Destination(Path(path).absolute(), Path(path).resolve())
         if not found.path.parent.is_dir() or not found.real.parent.is_dir():
             raise UsageError(f"{shown} cannot be written: there is no folder {shown_path(found.real.parent)}.")
         if found.real.is_symlink():  # Python 3.13 resolves a circle of links to one of them

@@ -93,7 +93,7 @@ def size(tensor: TensorProto) -> int | None:
 
 
 @dataclass(frozen=True)
-class Reference:
+class FileReference:
     """The place of a tensor's bytes: `length` bytes (None: unknown) from `offset` in the file `location`."""
 
     tensor: str
@@ -102,7 +102,7 @@ class Reference:
     length: int | None
 
 
-def references(found: Iterable[GraphView]) -> tuple[Reference, ...]:
+def references(found: Iterable[GraphView]) -> tuple[FileReference, ...]:
     """Return the references of all external tensors.
 
     Raises:
@@ -111,7 +111,7 @@ def references(found: Iterable[GraphView]) -> tuple[Reference, ...]:
     return tuple(reference(tensor) for tensor in tensors(found) if is_external(tensor))
 
 
-def reference(tensor: TensorProto) -> Reference:
+def reference(tensor: TensorProto) -> FileReference:
     """Return the location of an external tensor's bytes; raises as `references`."""
     shown = f"the external data of tensor {printable(tensor.name)}"
     entries: dict[str, str] = {}
@@ -134,7 +134,7 @@ def reference(tensor: TensorProto) -> Reference:
         raise InvalidModelError(f"tensor {printable(tensor.name)} holds strings, which cannot be external data.")
     if length is not None and needed is not None and length != needed:
         raise InvalidModelError(f"{shown} is {length} bytes long, its shape and element type need {needed}.")
-    return Reference(tensor.name, location, offset, needed if length is None else length)
+    return FileReference(tensor.name, location, offset, needed if length is None else length)
 
 
 def fault(location: str) -> str | None:
@@ -163,7 +163,7 @@ def _number(text: str, what: str, shown: str) -> int:
 
 
 def resolve(
-    found: Iterable[Reference], directory: Path, model: Path | None, allowed: Collection[Path] = ()
+    found: Iterable[FileReference], directory: Path, model: Path | None, allowed: Collection[Path] = ()
 ) -> dict[str, Path]:
     """Return the real path of each file that a model in `directory` refers to, by location.
 
@@ -237,6 +237,8 @@ def permitted(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
         raise UsageError(f"allow_paths is a list of directories, not {paths!r} alone.")
     found = []
     for path in paths:
+        if not os.fspath(path):  # as of an unset variable: it would be the working directory
+            raise UsageError("--allow-path '': the name of a folder is missing.")
         try:
             found.append(Path(path).resolve(strict=True))
         except (OSError, RuntimeError, ValueError) as error:

@@ -25,7 +25,7 @@ from opshift.passes.base.arguments import Progress
 from opshift.passes.base.errors import InvalidModelError, UsageError, reason, shown_path
 from opshift.passes.graph import traversal
 from opshift.passes.io import external_data as external
-from opshift.passes.io.atomic_files import Batch, Target, target, unwritable
+from opshift.passes.io.atomic_files import Batch, Destination, destination_of, unwritable
 from opshift.passes.io.external_data import Span, opened, stamp
 from opshift.passes.io.model_forms import LIMIT
 from opshift.passes.io.reader import Source, is_text
@@ -104,7 +104,7 @@ def save(
             writes, or cannot be expressed as ONNX text; or the location of the external data is unknown.
         InvalidModelError: external data are missing or unsafe to open.
     """
-    output = target(path, overwrite=overwrite)
+    output = destination_of(path, overwrite=overwrite)
     beside = _Layout(model, (), ())
     if external_data in (None, "keep", "copy") and not is_text(output.path):
         beside = _beside(model, output, source, size_threshold)
@@ -152,7 +152,7 @@ def copy(
             progress=progress,
             batch=batch,
         )
-    output = target(path, overwrite=overwrite)
+    output = destination_of(path, overwrite=overwrite)
     outside = source.directory is None or bool(source.files)
     layout = _layout(source.model, output, source, external_data, size_threshold, outside=outside)
     if not external.same_file(source.path, output.real):
@@ -333,7 +333,7 @@ def _raw(tensor: TensorProto) -> bytes:
 
 def _layout(
     model: onnx.ModelProto,
-    output: Target,
+    output: Destination,
     source: Source | None,
     weights: Weights | None,
     threshold: int,
@@ -388,7 +388,7 @@ def _moving(model: onnx.ModelProto, weights: Weights | None, threshold: int) -> 
     return [*outside, *large]
 
 
-def _beside(model: onnx.ModelProto, output: Target, source: Source | None, threshold: int) -> _Layout:
+def _beside(model: onnx.ModelProto, output: Destination, source: Source | None, threshold: int) -> _Layout:
     """Return the model with its converted external data in a separate file."""
     files = {} if source is None else source.files
     select = functools.partial(_converted, files=frozenset(files.values()))
@@ -413,7 +413,7 @@ def _converted(model: onnx.ModelProto, files: Collection[Path]) -> list[TensorPr
 
 def _moved(
     model: onnx.ModelProto,
-    output: Target,
+    output: Destination,
     files: Mapping[str, Path],
     select: Callable[[onnx.ModelProto], list[TensorProto]],
     place: Path,
@@ -475,7 +475,9 @@ def _point(tensor: TensorProto, location: str, offset: int, length: int) -> None
         tensor.external_data.add(key=key, value=value)
 
 
-def _sources(references: tuple[external.Reference, ...], output: Target, source: Source | None) -> Mapping[str, Path]:
+def _sources(
+    references: tuple[external.FileReference, ...], output: Destination, source: Source | None
+) -> Mapping[str, Path]:
     """Return the files that hold the model's weights, none of which may be the output."""
     shown = shown_path(output.path)
     if source is None or source.directory is None:
@@ -490,7 +492,7 @@ def _sources(references: tuple[external.Reference, ...], output: Target, source:
     return files
 
 
-def _check_beside(references: tuple[external.Reference, ...], output: Target, source: Source) -> None:
+def _check_beside(references: tuple[external.FileReference, ...], output: Destination, source: Source) -> None:
     """Refuse an output beside the input if it cannot refer to the input's weights."""
     try:
         external.resolve(references, output.directory, output.path, source.allowed)
@@ -501,7 +503,7 @@ def _check_beside(references: tuple[external.Reference, ...], output: Target, so
         ) from None
 
 
-def _is_there(file: Path, destination: Path, output: Target) -> bool:
+def _is_there(file: Path, destination: Path, output: Destination) -> bool:
     """Return whether the destination already is the file; refuse if it is another, or outside the output's folder."""
     _check_place(destination, output)
     try:
@@ -514,7 +516,7 @@ def _is_there(file: Path, destination: Path, output: Target) -> bool:
     raise UsageError(_other_weights(destination))
 
 
-def _check_place(destination: Path, output: Target) -> None:
+def _check_place(destination: Path, output: Destination) -> None:
     """Refuse a place for external data that is outside the output's folder, or that readers refuse."""
     shown = shown_path(destination)
     try:
@@ -544,7 +546,7 @@ def _too_large(path: Path) -> UsageError:
 
 
 def _write(
-    output: Target,
+    output: Destination,
     content: Callable[[BinaryIO, ReportBytes], None],
     files: tuple[_File, ...],
     progress: Progress | None,

@@ -17,8 +17,8 @@ from opshift.opsets.registry.structural import CONSTANT, IF, LOOP
 from opshift.passes.base.limits import Limits
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, subgraphs
+from opshift.passes.proof.inner_values import InnerValues
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
-from opshift.passes.runtime.ort_session import Session
 
 NAMES = ("then_branch", "else_branch")
 _MOST = 32  # maximum number of forced branches
@@ -193,19 +193,11 @@ def _values(
     shown = [name for name in names if name in made]
     if not shown:
         return found
-    proto = onnx.ModelProto()
-    proto.CopyFrom(source.proto)
-    del proto.graph.output[:]
-    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in shown)
     try:
-        session = Session(replace(source, proto=proto, path=None), optimised=False, limits=limits)
-        rows = session.run_all(feeds)
+        rows = InnerValues(source, shown, limits).on(feeds)
     except RejectedError:
         return found
-    for index, name in enumerate(session.outputs):
-        seen = [None if isinstance(row, RejectedError) else row[index] for row in rows]
-        found[name] = [*seen, *[None] * (len(feeds) - len(rows))]
-    return found
+    return found | {name: [None if row is None else row[name] for row in rows] for name in shown}
 
 
 def _small(tensor: onnx.TensorProto | None) -> bool:

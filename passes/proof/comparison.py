@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from opshift.passes.base.effort import Allowance
 from opshift.passes.base.results import Counterexample
@@ -147,10 +148,43 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
+class Excluded:
+    """What does not count on an input: outputs, and elements of others."""
+
+    outputs: frozenset[str] = frozenset()
+    elements: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+    ranks: bool = False
+    """Whether the ranks of these outputs do not count either."""
+
+    def __bool__(self) -> bool:
+        """Return whether anything does not count."""
+        return bool(self.outputs or self.elements)
+
+    def __or__(self, other: Excluded) -> Excluded:
+        """Return what does not count in one of two runs of a model."""
+        outputs, elements = self.outputs | other.outputs, dict(self.elements)
+        for name, places in other.elements.items():
+            known = elements.setdefault(name, places)
+            if known.shape != places.shape:
+                outputs |= {name}
+            else:
+                elements[name] = known | places
+        left = {name: places for name, places in elements.items() if name not in outputs}
+        return Excluded(outputs, left, self.ranks or other.ranks)
+
+    def counting(self, name: str, expected: Any, actual: Any) -> Any:
+        """Return an actual output with the expected elements where these do not count."""
+        places = self.elements.get(name)
+        if places is None or not np.shape(expected) == np.shape(actual) == places.shape:
+            return actual
+        return np.where(places, expected, actual).astype(actual.dtype)
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The comparison of a rewritten model with its reference.
 
-    `excluded` returns the outputs that do not count on an input, with graph optimizations off or on.
+    `excluded` returns what does not count on an input, with graph optimizations off or on.
 
     `near` collects inputs with differences within the bounds. `beyond` collects inconclusive inputs: the rewritten
     model exceeds a limit, or the difference exceeds the estimate of a rounding that could not be measured, in less than
@@ -164,7 +198,7 @@ class Comparison:
 
     reference: Reference
     rewritten: Executor
-    excluded: Callable[[Feeds, bool], frozenset[str]] = lambda feeds, optimised: frozenset()
+    excluded: Callable[[Feeds, bool], Excluded] = lambda feeds, optimised: Excluded()
     near: list[Feeds] = field(default_factory=list)
     beyond: list[tuple[Feeds, RejectedError]] = field(default_factory=list)
     unoptimised: list[RejectedError] = field(default_factory=list)
@@ -318,17 +352,23 @@ class Comparison:
         excluded = self.excluded(feeds, optimised)
         if not excluded:
             return found
-        self.covered.leave_out(feeds, excluded)
-        if excluded == frozenset(self.reference.outputs):
+        self.covered.leave_out(feeds, excluded.outputs)
+        if excluded.outputs == frozenset(self.reference.outputs):
             self.undefined.append(feeds)
-        if isinstance(result, RejectedError):
+        if excluded.ranks or isinstance(result, RejectedError):
             return None  # an undefined intermediate value may be the reason why it does not run
         expected = best if optimised else plain
         for place, name in enumerate(self.reference.outputs):
             # Even for undefined numbers, the type and the rank of the tensor are defined.
-            if name in excluded and (what := differs_in_rank(feeds, expected[place], result[place])):
+            if name in excluded.outputs and (what := differs_in_rank(feeds, expected[place], result[place])):
                 return Difference(name, expected[place], result[place], what)
-        return self._difference(feeds, plain, best, result, optimised, excluded)
+        named = zip(self.reference.outputs, expected, result, strict=True)
+        counting = tuple(excluded.counting(name, one, other) for name, one, other in named)
+        for place, name in enumerate(self.reference.outputs):
+            if counting[place] is not result[place] and not optimised:
+                count = int(excluded.elements[name].sum())
+                self.covered.leave_out_elements(feeds, name, expected[place], counting[place], count)
+        return self._difference(feeds, plain, best, counting, optimised, excluded.outputs)
 
     def _difference(
         self,

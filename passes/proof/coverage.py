@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -51,6 +52,13 @@ class CoverageCounter:
             found = self._apart.get((id(feeds), name))
             if found is not None:
                 self._apart[id(feeds), name] = Coverage(undefined=found.elements + found.undefined)
+
+    def leave_out_elements(self, feeds: Feeds, name: str, expected: Any, actual: Any, count: int) -> None:
+        """Exclude elements of an output on an input; they are equal in both values."""
+        if (id(feeds), name) in self._apart:
+            found = _compared(name, expected, actual)
+            kept, equal = found.elements - count, found.identical - count
+            self._apart[id(feeds), name] = dataclasses.replace(found, elements=kept, identical=equal, undefined=count)
 
     def drop(self, feeds: Feeds) -> None:
         """Remove an input whose differences were not shown to be rounding."""

@@ -36,7 +36,7 @@ def miscomputed(model: onnx.ModelProto, *, exact: bool = False) -> Counter[str]:
     found = [
         (node, own)
         for node, own in owned
-        if own.byte_factors or own.drops_strings or (own.slides and not exact) or _wrong_by_attributes(node, own)
+        if own.byte_factors or own.drops_strings or (own.slides and not exact) or _without_kernel(node, own)
     ]
     if not found:
         return Counter()
@@ -46,7 +46,7 @@ def miscomputed(model: onnx.ModelProto, *, exact: bool = False) -> Counter[str]:
         node.op_type
         for node, own in found
         if own.slides
-        or _wrong_by_attributes(node, own)
+        or _without_kernel(node, own)
         or (own.drops_strings and strings)
         or (own.byte_factors and _mixed(node, own.byte_factors, types) and kernels.cuts_sums_of_bytes())
     )
@@ -58,7 +58,10 @@ def unequal(before: onnx.ModelProto, after: onnx.ModelProto, *, exact: bool) -> 
     return frozenset(name for name in one.keys() | other.keys() if one[name] != other[name])
 
 
-def _wrong_by_attributes(node: onnx.NodeProto, own: Traits) -> bool:
+def _without_kernel(node: onnx.NodeProto, own: Traits) -> bool:
+    """Return whether the kernel computes nodes with these attributes wrongly, or refuses nodes with these inputs."""
+    if own.refuses is not None:
+        return own.refuses(node.input)
     if own.miscomputed is None or default_domain(node.domain):
         return False
     return own.miscomputed(attributes_of(node))

@@ -95,10 +95,10 @@ def compare_pairs(
         if key not in known:
             kind = without_weights(renamed)
             alike[pair.operator] += kind not in kinds
-            least = LEAST_OF_REPEATED if kind in kinds else LEAST_OF_NODE
-            own = allowance.part(least, 1 / alike[pair.operator])
+            repeated = kind in kinds
+            own = allowance.part(LEAST_OF_REPEATED if repeated else LEAST_OF_NODE, 1 / alike[pair.operator])
             kinds.add(kind)
-            comparison = PairComparison(pair, seed, semantics, limits, own, shown)
+            comparison = PairComparison(pair, seed, semantics, limits, own, shown, repeated)
             known[key] = comparison.check(), {new: old for old, new in names.items()}
             different += known[key][0].verdict is Verdict.DIFFERENT
         check, originals = known[key]
@@ -110,7 +110,7 @@ def compare_pairs(
 
 @dataclass(frozen=True)
 class PairComparison:
-    """The comparison of one pair."""
+    """The comparison of one pair; a `repeated` one differs from an earlier one only in its weights."""
 
     pair: Pair
     seed: int
@@ -118,6 +118,7 @@ class PairComparison:
     limits: Limits
     allowance: Allowance
     shown: Shown
+    repeated: bool = False
 
     def check(self) -> Check:
         """Compare the pair, for a few element types if they are unknown."""
@@ -144,7 +145,7 @@ class PairComparison:
         except (UntestableError, RejectedError) as error:
             failure = str(error)
         except MemoryError as error:
-            failure = f"opshift ran out of memory while it compared the node ({error})"
+            failure = out_of_memory("the node", error)
         except OpshiftError:
             raise
         except Exception as error:
@@ -189,7 +190,8 @@ class PairComparison:
         ]
         complaints: list[str] = []
         values = values_of(draft, pair, np.random.default_rng(self.seed), complaints)
-        trials = self._trials(pair, draft, values, reference, () if again else long, 50 if again else 100)
+        long, budget = ([] if again or self.repeated else long), self._budget(again=again)
+        trials = self._trials(pair, draft, values, reference, long, budget)
         ran = isinstance(reference.executor, ShapeCheckedRunner)
         if (
             not trials.accepted
@@ -202,7 +204,7 @@ class PairComparison:
             reference = Reference(
                 OracleExecutor(pair, pair.oracle, self.limits), reference.outputs, note, reference.bounds
             )
-            trials = self._trials(pair, draft, values, reference, () if again else long, 50 if again else 100)
+            trials = self._trials(pair, draft, values, reference, long, budget)
         if not trials.accepted:
             return unchecked(f"the original ran on none of {trials.tried} inputs: {trials.rejection}")
         return self._compared(pair, reference, draft.specs, trials, complaints, ran=ran)
@@ -274,6 +276,11 @@ class PairComparison:
             return Interpreter(Runnable(rewritten), self.limits, frozenset(faults), strict=False), ""
         return way, note
 
+    def _budget(self, *, again: bool) -> Budget:
+        """Return the budget of a search: the shapes of an earlier pair need not be tried with all other weights."""
+        shapes, inputs = (4, 12) if self.repeated else (100, 50 if again else 100)
+        return Budget(shapes, inputs, elements=400_000, rejections=2000)
+
     def _trials(
         self,
         pair: Pair,
@@ -281,11 +288,10 @@ class PairComparison:
         values: Values,
         reference: Reference,
         long: Sequence[Mapping[str, Shape]],
-        count: int,
+        budget: Budget,
     ) -> Trials:
         """Return inputs that the original accepts; if patterns of sizes find none, sizes are searched."""
         shapes = generator.sizes(draft.specs, whole=False)
-        budget = Budget(100, count, elements=400_000, rejections=2000)
         pace = self.allowance.pace(reference.opening)
         trials = find_trials(draft, values, reference.plain_all, shapes, lambda base: long, budget, pace=pace)
         if trials.accepted or trials.fatal:
@@ -339,9 +345,14 @@ class PairComparison:
         )
 
 
-MISCOMPUTED = "onnxruntime computes the operator wrongly here, so its numpy oracle did"
+MISCOMPUTED = "onnxruntime computes the operator wrongly here, or not at all, so its numpy oracle did"
 
 _MISSING = "onnxruntime has no kernel for the replacement"
+
+
+def out_of_memory(what: str, error: MemoryError) -> str:
+    """Return the reason why there is no verdict; a MemoryError of Python itself has no text."""
+    return f"opshift ran out of memory while it compared {what}" + (f" ({error})" if str(error) else "")
 
 
 def failed(error: Exception) -> str:

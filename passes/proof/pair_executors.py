@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,12 +12,13 @@ from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.runtimes import kernels
 from opshift.passes.base.limits import Limits
-from opshift.passes.proof.comparison import Executor, Outputs
+from opshift.passes.proof.comparison import Excluded, Executor, Outputs
 from opshift.passes.proof.integer_overflow import overflows
 from opshift.passes.proof.pair import Oracle, Pair, constants_of
 from opshift.passes.proof.signature import contradiction
 from opshift.passes.runtime import ort_models, ort_opsets
 from opshift.passes.runtime.node_evaluator import Interpreter
+from opshift.passes.runtime.oracles import are_few
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, RejectionKind, Runnable
 from opshift.passes.runtime.ort_session import Runner
 
@@ -99,7 +101,10 @@ class ShapeCheckedRunner:
         self._runner = runner
         self._model = pair.original
         self._outputs = tuple(value.name for value in pair.original.graph.output)
-        self._oracle = None if pair.oracle is None else OracleExecutor(pair, pair.oracle, limits)
+        self._oracles: tuple[OracleExecutor, ...] = ()
+        if pair.oracle is not None:
+            both = limits, dataclasses.replace(limits, inside=True)
+            self._oracles = tuple(OracleExecutor(pair, pair.oracle, one) for one in both)
         node = pair.original.graph.node[0]
         foreign = bool(default_domain(node.domain))
         self._by_body = not foreign and kernels.runs_by_body(node.op_type, ort_models.opset(pair.original))
@@ -122,13 +127,13 @@ class ShapeCheckedRunner:
 
     def _checked(self, feeds: Feeds, outputs: Outputs) -> Outputs:
         wrong = contradiction(self._model, feeds, dict(zip(self._outputs, outputs, strict=True)), strict=True)
-        if wrong and self._oracle is None:
+        if wrong and not self._oracles:
             raise RejectedError(wrong)
         arrays = [value for value in feeds.values() if isinstance(value, np.ndarray)]
         full = all(array.size and array.ndim for array in arrays)
-        if self._oracle is None or (full and not self._by_body):
+        if not self._oracles or (full and not self._by_body):
             return outputs
-        by_oracle = self._oracle.run(feeds, False)
+        by_oracle = self._oracles[are_few((*feeds.values(), *outputs))].run(feeds, False)
         if full:
             return outputs
         # onnxruntime 1.32.0 leaves empty sums of products uninitialized (MatMulInteger); integers are exact.
@@ -136,7 +141,7 @@ class ShapeCheckedRunner:
         return by_oracle if wrong or exact else outputs
 
 
-def undefined_outputs(pair: Pair, limits: Limits, feeds: Feeds, optimised: bool) -> frozenset[str]:
+def undefined_outputs(pair: Pair, limits: Limits, feeds: Feeds, optimised: bool) -> Excluded:
     """Return the outputs that do not count on an input.
 
     No output counts if integers overflow in the node, or if its oracle excludes the input: Einsum of onnxruntime 1.32.0
@@ -149,7 +154,7 @@ def undefined_outputs(pair: Pair, limits: Limits, feeds: Feeds, optimised: bool)
     undefined = overflows(node, read) or _excluded(pair, feeds, limits) or (own.aborts and _any_empty(read))
     undefined = undefined or (own.miscounts and has_empty_axis(read[0]))
     undefined = undefined or (own.meaningless is not None and own.meaningless(read))
-    return frozenset(value.name for value in pair.original.graph.output) if undefined else frozenset()
+    return Excluded(frozenset(value.name for value in pair.original.graph.output) if undefined else frozenset())
 
 
 def has_empty_axis(value: object) -> bool:

@@ -11,8 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 
+from opshift.opsets.families.merged_axes import along_axis, elementwise
 from opshift.opsets.registry.node_traits import attributes_of, integers_of, selects, traits_of
 from opshift.opsets.registry.traits import Integers, Undefined
 from opshift.passes.analysis.scopes import inlined
@@ -20,7 +22,7 @@ from opshift.passes.base.limits import Limits
 from opshift.passes.graph.limits import MOST_AXES
 from opshift.passes.graph.traversal import outer_names, subgraphs
 from opshift.passes.proof.bisect import Trace
-from opshift.passes.proof.comparison import Executor
+from opshift.passes.proof.comparison import Excluded, Executor
 from opshift.passes.proof.equality import differs
 from opshift.passes.proof.integer_overflow import overflows, overflows_inside
 from opshift.passes.proof.model_variants import unchecked_operators
@@ -32,9 +34,12 @@ from opshift.passes.runtime import ort_opsets
 from opshift.passes.runtime.node_evaluator import Interpreter
 from opshift.passes.runtime.ort_models import ExcludedError, Feeds, RejectedError, Runnable
 
+Places = npt.NDArray[np.bool_] | bool
+"""Which elements of a value; True: all of them, or unknown."""
+
 
 class UndefinedFilter:
-    """Returns the outputs that do not count on an input on which two models differ.
+    """Returns the outputs, or elements of them, that do not count on an input on which two models differ.
 
     No output counts if the shape of a main-graph value of the original contradicts onnx's inference. The same holds if
     onnxruntime and the numpy oracle of a selecting operator of the pairs differ (1.31.1 selects 0 as the larger of 2^31
@@ -97,21 +102,20 @@ class UndefinedFilter:
     def _optimised_side(self) -> Trace:
         return Trace(ort_opsets.fit(self._original)[0], self._limits, optimised=True)
 
-    def __call__(self, feeds: Feeds, optimised: bool) -> frozenset[str]:
-        """Return the outputs whose differences do not count on this input."""
+    def __call__(self, feeds: Feeds, optimised: bool) -> Excluded:
+        """Return the outputs, and the elements of outputs, whose differences do not count on this input."""
         try:
             values = self._interpreter.values(feeds) if self._interpreter else self._side.values(feeds)
         except RejectedError:
             values = {**feeds, **self._results(feeds)}
-        if (
-            contradiction(self._original.proto, feeds, values)
-            or self._miscomputed(feeds, values)
-            or self._meaningless(feeds)
-        ):
-            found = self._outputs
+        if contradiction(self._original.proto, feeds, values):
+            # If a Scan's body declares vectors of one element, onnxruntime 1.32.0 scans a vector as such vectors.
+            found = Excluded(self._outputs, ranks=True)
+        elif self._miscomputed(feeds, values) or self._meaningless(feeds):
+            found = Excluded(self._outputs)
         else:
             found = self._undefined(values)
-        if optimised and not self._interpreter and found != self._outputs:
+        if optimised and not self._interpreter and found.outputs != self._outputs:
             with contextlib.suppress(RejectedError):
                 found |= self._undefined(self._optimised_side.values(feeds))
         if found:
@@ -155,15 +159,38 @@ class UndefinedFilter:
             return False  # there is no oracle for it, or onnxruntime does not run the single node
         return False
 
-    def _undefined(self, values: Mapping[str, Any]) -> frozenset[str]:
-        """Return the outputs that depend on an undefined value."""
-        tainted: set[str] = set()
+    def _undefined(self, values: Mapping[str, Any]) -> Excluded:
+        """Return the outputs, and the elements of outputs, that depend on an undefined value."""
+        tainted: dict[str, Places] = {}
         for node in self._original.proto.graph.node:
             names = [*node.input, *outer_names(node)]
-            if not tainted.isdisjoint(names) or self._at(node, self._read(names, values), values):
-                tainted.update(node.output)
-            tainted.update(_collected(node, values))
-        return frozenset(tainted & self._outputs)
+            reached = [tainted[name] for name in names if name in tainted]
+            for name in node.output if reached else ():
+                tainted[name] = _passed(node, reached, values.get(name))
+            if self._at(node, self._read(names, values), values):
+                places = self._in(node, values)
+                for name in node.output:
+                    tainted[name] = _both(places, tainted.get(name, False))
+            tainted |= dict.fromkeys(_collected(node, values), True)
+        found = {name: places for name, places in tainted.items() if name in self._outputs}
+        return Excluded(
+            frozenset(name for name, places in found.items() if isinstance(places, bool)),
+            {name: places for name, places in found.items() if not isinstance(places, bool)},
+        )
+
+    def _in(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> Places:
+        """Return which elements of the only output of a node with an undefined result are undefined."""
+        own, read, made = traits_of(node), values.get(node.input[0]), values.get(node.output[0])
+        if len(node.output) != 1 or not (isinstance(read, np.ndarray) and isinstance(made, np.ndarray)):
+            return True
+        found: npt.NDArray[np.bool_] = np.zeros((), np.bool_)
+        if own.undefined is Undefined.BEYOND_INTEGERS:
+            found = _beyond(read, made)
+        axis = attributes_of(node).get("axis")
+        rows = own.merges is along_axis and own.nan_undefined and isinstance(axis, int)
+        if rows and is_float(read.dtype) and not (node.op_type in self._finite and _has(np.isinf, read)):
+            found = np.asarray(np.isnan(read).any(axis, keepdims=read.ndim == made.ndim))
+        return found if found.any() and found.shape == made.shape else True
 
     def _read(self, names: Iterable[str], values: Mapping[str, Any]) -> list[Any]:
         """Return the inputs of a node, including constant axes; None if unknown."""
@@ -219,6 +246,30 @@ class UndefinedFilter:
         return any(
             self._reads_no_nan(node) or any(self._selects(graph.node) for graph in subgraphs(node)) for node in nodes
         )
+
+
+def _both(one: Places, other: Places) -> Places:
+    """Return the places that are in one of two, or in any place of equally large outputs."""
+    if isinstance(one, bool):
+        return one or other
+    if isinstance(other, bool):
+        return other or one
+    return one | other if one.shape == other.shape else True
+
+
+def _passed(node: onnx.NodeProto, reached: Sequence[Places], made: Any) -> Places:
+    """Return which elements of an output are computed from undefined elements of the inputs."""
+    if traits_of(node).merges is not elementwise or not isinstance(made, np.ndarray):
+        return True
+    found: Places = False
+    for places in reached:
+        if isinstance(places, bool) or places.ndim > made.ndim:
+            return True
+        try:
+            found = _both(np.array(np.broadcast_to(places, made.shape)), found)
+        except ValueError:
+            return True
+    return found
 
 
 def _collected(node: onnx.NodeProto, values: Mapping[str, Any]) -> list[str]:
@@ -290,14 +341,14 @@ def _has_fraction(value: Any) -> Any:
     return value != np.trunc(value)
 
 
-def _beyond(value: Any, integers: Any) -> bool:
-    """Return whether floats were cast to integers that cannot hold them: "results are undefined" (Cast-13)."""
+def _beyond(value: Any, integers: Any) -> npt.NDArray[np.bool_]:
+    """Return which floats were cast to integers that cannot hold them: "results are undefined" (Cast-13)."""
     if not (isinstance(value, np.ndarray) and isinstance(integers, np.ndarray)):
-        return False
-    if not is_float(value.dtype) or integers.dtype.kind not in "iu" or not value.size:
-        return False
+        return np.zeros(0, np.bool_)
+    if not is_float(value.dtype) or integers.dtype.kind not in "iu":
+        return np.zeros(value.shape, np.bool_)
     info, wide = np.iinfo(integers.dtype), value.astype(np.float64)
-    return not bool(((wide > float(info.min) - 1) & (wide < float(info.max) + 1)).all())
+    return ~((wide > float(info.min) - 1) & (wide < float(info.max) + 1))
 
 
 def _inferred_beside_zero(node: onnx.NodeProto, shape: Any) -> bool:
@@ -320,7 +371,7 @@ def _is_quantized_nan(value: Any, made: Any) -> bool:
 
 # onnxruntime 1.32.0's kernel for Attention-24 returns 0 for a NaN in a row with padded keys.
 _UNDEFINED: Mapping[Undefined, Callable[[onnx.NodeProto, Sequence[Any], Mapping[str, Any]], bool]] = {
-    Undefined.BEYOND_INTEGERS: lambda node, read, values: _beyond(read[0], values.get(node.output[0])),
+    Undefined.BEYOND_INTEGERS: lambda node, read, values: bool(_beyond(read[0], values.get(node.output[0])).any()),
     Undefined.QUANTIZED_NAN: lambda node, read, values: _is_quantized_nan(read[0], values.get(node.output[0])),
     Undefined.PADDED_ROWS: lambda node, read, values: len(read) > 6 and any(_has(_nowhere, one) for one in read[:3]),
     Undefined.WITHOUT_RANGE: lambda node, read, values: not _ranged(read[0]),

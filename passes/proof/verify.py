@@ -19,11 +19,11 @@ import numpy as np
 import onnx
 
 from opshift.opsets.native import onnx_process
-from opshift.passes.base.arguments import Progress, check_effort, check_types
+from opshift.passes.base.arguments import Progress, check_input_shapes
 from opshift.passes.base.effort import LARGE, LEAST, Allowance
 from opshift.passes.base.errors import OpshiftError
-from opshift.passes.base.limits import check as check_limits
 from opshift.passes.base.limits import limits as within
+from opshift.passes.base.option_table import check_arguments
 from opshift.passes.base.results import Check, Report, Verdict
 from opshift.passes.base.version_numbers import check_opset
 from opshift.passes.io.model_forms import Model
@@ -31,7 +31,7 @@ from opshift.passes.io.reader import check_unchanged
 from opshift.passes.proof import repro
 from opshift.passes.proof.kernel_faults import unequal
 from opshift.passes.proof.model_variants import decided_as, departing_operators, weights, with_own_names
-from opshift.passes.proof.node_pairs import ENOUGH, compare_pairs, failed
+from opshift.passes.proof.node_pairs import ENOUGH, compare_pairs, failed, out_of_memory
 from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.whole_model import WholeModels
 from opshift.passes.runtime import ort_models, ort_process
@@ -102,18 +102,22 @@ def verify(
             `memory`, `effort` or `max_time` does not fit.
         InvalidModelError: a path is not an ONNX model, or the file changed during the comparison.
     """
-    check_types(
+    check_arguments(
         {
             "semantics": semantics,
-            "input_shapes": input_shapes,
             "inputs": inputs,
             "allow_paths": allow_paths,
             "save_repro": save_repro,
             "progress": progress,
+            "seed": seed,
+            "timeout": timeout,
+            "memory": memory,
+            "effort": effort,
+            "max_time": max_time,
         }
     )
-    check_limits(seed, timeout, memory)
-    check_effort(effort, max_time)
+    if input_shapes is not None:
+        check_input_shapes("input_shapes", input_shapes, kept=False)
     check_opset("assume_opset", assume_opset)
     ort_models.runtime()
     allowance = Allowance(ort_process.seconds, effort, max_time)
@@ -191,7 +195,7 @@ def _compared(models: WholeModels) -> Check:
     except RejectedError as error:
         return _unchecked(str(error))
     except MemoryError as error:
-        return _unchecked(f"opshift ran out of memory while it compared the two models ({error})")
+        return _unchecked(out_of_memory("the two models", error))
     except OpshiftError:
         raise
     except Exception as error:

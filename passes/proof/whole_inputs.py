@@ -14,6 +14,7 @@ import onnx
 from opshift.passes.analysis.model_summary import ModelSummary, summary
 from opshift.passes.analysis.scopes import Shape
 from opshift.passes.base.effort import Allowance
+from opshift.passes.base.limits import Limits
 from opshift.passes.proof.comparison import Reference
 from opshift.passes.proof.inputs import generator, user_inputs
 from opshift.passes.proof.inputs.data_flow import InputUsage, adversarial_nodes
@@ -24,6 +25,7 @@ from opshift.passes.proof.inputs.trials import Result, Trials, find_trials, over
 from opshift.passes.proof.model_variants import unchecked_operators, weights
 from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.signature import contradiction
+from opshift.passes.proof.thresholds import at_thresholds
 from opshift.passes.runtime import ort_models
 from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 
@@ -42,6 +44,7 @@ class WholeInputs:
     values: Any
     seed: int
     allowance: Allowance
+    limits: Limits
 
     def trials(self, specs: Sequence[Spec], reference: Reference) -> Trials:
         """Return the inputs that the original accepts, with its outputs.
@@ -95,7 +98,13 @@ class WholeInputs:
             return [fitting(feeds, one) for feeds, one in zip(batch, reference.plain_all(batch), strict=False)]
 
         pace = self.allowance.pace(reference.opening)
-        return find_trials(draft, drawn, plain, candidates, long, budget, repair, pace)
+        found = find_trials(draft, drawn, plain, candidates, long, budget, repair, pace)
+        if len(fixed) == len(specs):
+            return found
+        near = at_thresholds(self.before, [feeds for feeds, _ in found.accepted], self.limits, pace.take)
+        results = plain(near) if near else []
+        ran = [(feeds, one) for feeds, one in zip(near, results, strict=False) if not isinstance(one, RejectedError)]
+        return found + Trials(tuple(ran), len(near), "")
 
     def _draft(self, specs: Sequence[Spec]) -> Draft:
         wanted, found = generator.input_usages(self._summary), generator.input_usages(self.after.proto)

@@ -169,7 +169,9 @@ class WholeModels:
         return DifferenceFinder(self.before, self.after, self._executors, self.shown)
 
     def _compared(self, specs: Sequence[Spec], reference: Reference) -> Check:
-        drawn = WholeInputs(self.before, self.after, self.pairs, self.shapes, self.inputs, self.seed, self.allowance)
+        drawn = WholeInputs(
+            self.before, self.after, self.pairs, self.shapes, self.inputs, self.seed, self.allowance, self.limits
+        )
         trials = drawn.trials(specs, reference)
         count = len(trials.accepted)
         self.progress("whole", 0, 2 * count)

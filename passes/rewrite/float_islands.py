@@ -24,7 +24,15 @@ from opshift.opsets.registry.traits import Integers, Trait
 from opshift.passes.analysis.departures import bound_of, distance
 from opshift.passes.base.errors import printable
 from opshift.passes.graph.traversal import named_subgraphs, names_read
-from opshift.passes.rewrite.inner_sizes import Key, Located, Sizes, holds_measured, is_float, located, located_within
+from opshift.passes.rewrite.inner_sizes import (
+    Key,
+    Located,
+    ValueSizes,
+    holds_measured,
+    is_float,
+    located,
+    located_within,
+)
 from opshift.passes.rewrite.type_choice import Types, is_narrower
 
 
@@ -47,7 +55,7 @@ class UnheldError(Exception):
 
 
 Values = Mapping[str, npt.NDArray[Any]]
-Measure = Callable[[], Sequence[Mapping[Key, Sizes]]]
+Measure = Callable[[], Sequence[Mapping[Key, ValueSizes]]]
 """Returns how large the values in graphs of nodes of a model are, for each input that is tried."""
 Run = Callable[[onnx.ModelProto, Sequence[str], Collection[str], int], Sequence[Values]]
 """Returns the available values of these names of a model, for each tried input, in this number of runs.
@@ -166,13 +174,13 @@ class IslandSearch:
 
     # --- evidence from the values alone ---
 
-    def _sizes(self, reference: Sequence[Values]) -> Sequence[Mapping[Key, Sizes]]:
+    def _sizes(self, reference: Sequence[Values]) -> Sequence[Mapping[Key, ValueSizes]]:
         """Return how large the values of all graphs are, for each input."""
-        main = [{("main", name): Sizes.of(array) for name, array in values.items()} for values in reference]
+        main = [{("main", name): ValueSizes.of(array) for name, array in values.items()} for values in reference]
         inner = self.measure() if any(holds_measured(one.node) for one in self._main()) else ()
         return [{**one, **more} for one, more in zip(main, inner, strict=True)] if inner else main
 
-    def _beyond(self, sizes: Sequence[Mapping[Key, Sizes]], random: set[str]) -> None:
+    def _beyond(self, sizes: Sequence[Mapping[Key, ValueSizes]], random: set[str]) -> None:
         """Make islands of nodes with a value that the narrower type does not hold, or whose sums it does not."""
         ran = {path for one in sizes for (path, name), size in one.items() if not name and size.count}
         constant = {tensor.name for tensor in self.graph.initializer}
@@ -189,7 +197,7 @@ class IslandSearch:
             elif why := self._too_large(one, sizes):
                 self.wide[one.where] = why
 
-    def _check_outputs(self, sizes: Sequence[Mapping[Key, Sizes]]) -> None:
+    def _check_outputs(self, sizes: Sequence[Mapping[Key, ValueSizes]]) -> None:
         """Raise UnheldError if an output that gets a narrower type has numbers which that does not hold."""
         for value in self.graph.output if self.asked.outer else ():
             old = value.type.tensor_type.elem_type
@@ -198,7 +206,7 @@ class IslandSearch:
             if is_narrower(old, wanted) and (why := _unheld(most, wanted, headroom=1)):
                 raise UnheldError(value.name, f"it {why}")
 
-    def _too_large(self, one: Located, sizes: Sequence[Mapping[Key, Sizes]]) -> str | None:
+    def _too_large(self, one: Located, sizes: Sequence[Mapping[Key, ValueSizes]]) -> str | None:
         """Return which value of a node the narrower type does not hold, if there is one."""
         for name in filter(None, (*one.node.input, *one.node.output)):
             most = max((_size(one, name, each).most for each in sizes), default=0.0)
@@ -322,12 +330,12 @@ def _nearest(
                 pending.append(one)
 
 
-def _size(one: Located, name: str, sizes: Mapping[Key, Sizes]) -> Sizes:
+def _size(one: Located, name: str, sizes: Mapping[Key, ValueSizes]) -> ValueSizes:
     """Return how large a value is that a node reads or makes; nothing if it was not measured."""
-    return next((sizes[graph, name] for graph in one.graphs if (graph, name) in sizes), Sizes())
+    return next((sizes[graph, name] for graph in one.graphs if (graph, name) in sizes), ValueSizes())
 
 
-def _total(one: Located, sizes: Mapping[Key, Sizes]) -> float:
+def _total(one: Located, sizes: Mapping[Key, ValueSizes]) -> float:
     """Return how large the numbers are that a node adds up on the way to its result, of one input.
 
     Sums of products are added up in float by the kernels that matter; a mean divides afterwards, and a variance squares

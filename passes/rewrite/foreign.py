@@ -9,7 +9,8 @@ from opshift.opsets.registry.lowering import Reason
 from opshift.opsets.registry.operator import ML, operator_for
 from opshift.opsets.registry.schema import default_domain, schema_read_at
 from opshift.opsets.runtimes.target import Target
-from opshift.passes.base.results import TENSOR_OUTPUT, Code, Refusal
+from opshift.passes.base.assumptions import TENSOR_OUTPUT
+from opshift.passes.base.results import Code, Refusal
 from opshift.passes.rewrite.tensor_output import ZIP_MAP
 
 WITHOUT = "Export the model again without the optimization that made this node."

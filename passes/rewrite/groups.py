@@ -15,8 +15,8 @@ from opshift.opsets.registry.facts import array_of, facts_of_type, type_name
 from opshift.opsets.registry.schema import default_domain, schema_at
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base.results import Action, DrawnNode, Plan, RewriteGroup, Step, Subgraph, Value
-from opshift.passes.rewrite.apply import alone
 from opshift.passes.rewrite.edits import Planned, Replace
+from opshift.passes.rewrite.node_models import alone
 
 FEW = 8
 """The maximum number of elements of a constant in a diagram; of a longer one, the first are shown."""

@@ -33,7 +33,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ValueSizes:
     """The largest finite number of a value, the sums of their sizes and of their squares, and how many there are."""
 
     most: float = 0.0
@@ -42,12 +42,12 @@ class Sizes:
     count: float = 0.0
 
     @staticmethod
-    def of(array: npt.NDArray[Any]) -> Sizes:
+    def of(array: npt.NDArray[Any]) -> ValueSizes:
         """Measure an array."""
         if not is_float(array):
-            return Sizes(count=array.size)
+            return ValueSizes(count=array.size)
         sizes = np.abs(np.where(np.isfinite(array), array, 0).astype(np.float64))
-        return Sizes(float(sizes.max(initial=0.0)), float(sizes.sum()), float((sizes * sizes).sum()), array.size)
+        return ValueSizes(float(sizes.max(initial=0.0)), float(sizes.sum()), float((sizes * sizes).sum()), array.size)
 
 
 def is_float(array: npt.NDArray[Any]) -> bool:
@@ -84,18 +84,18 @@ def holds_measured(node: onnx.NodeProto) -> bool:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredModel:
     """A model that returns sizes as more outputs, and what the rows of each of these are for."""
 
     model: onnx.ModelProto
     rows: Mapping[str, Sequence[Key]] = field(default_factory=dict)
 
 
-def with_sizes(model: onnx.ModelProto, values: Scope) -> Measured:
+def with_sizes(model: onnx.ModelProto, values: Scope) -> MeasuredModel:
     """Return a copy of a model that also returns how large the floats in its graphs are; `values` are facts of it."""
     opset = default_opset(model.opset_import) or 1
     if opset < _SELECTS:
-        return Measured(model)
+        return MeasuredModel(model)
     work = onnx.ModelProto()
     work.CopyFrom(model)
     measuring = _Measuring(Names(work), opset)
@@ -111,13 +111,13 @@ def with_sizes(model: onnx.ModelProto, values: Scope) -> Measured:
         rows[name] = keys
         work.graph.output.append(onnx.helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
     replace_nodes(work.graph, nodes)
-    return Measured(work, rows)
+    return MeasuredModel(work, rows)
 
 
 _SELECTS = 9
 """The opset from which on a model can select finite numbers."""
 
-_COLUMNS = len(Sizes.__dataclass_fields__)
+_COLUMNS = len(ValueSizes.__dataclass_fields__)
 
 _MEASURE = """measure (float[n] value) => (float[1,4] row) {
     wide = Cast <to = 1> (value)
@@ -219,10 +219,10 @@ def _zeros(rows: int) -> str:
     return ", ".join(["0"] * (rows * _COLUMNS))
 
 
-def sizes_in(rows: Mapping[str, Sequence[Key]], outputs: Mapping[str, npt.NDArray[Any]]) -> dict[Key, Sizes]:
+def sizes_in(rows: Mapping[str, Sequence[Key]], outputs: Mapping[str, npt.NDArray[Any]]) -> dict[Key, ValueSizes]:
     """Return the sizes in outputs of a model that returns them."""
     return {
-        key: Sizes(*map(float, row))
+        key: ValueSizes(*map(float, row))
         for name, keys in rows.items()
         for key, row in zip(keys, outputs[name].reshape(-1, _COLUMNS), strict=True)
     }

@@ -1,8 +1,8 @@
 """Search for lowerings: express the meaning of a node with the target's operators, at the least cost.
 
-A lowering is an edge from a meaning to the nodes of its body, specialised to what is known of the operands. A body's
-nodes are derived in turn until every leaf is legal. This is a pure function of the node and the target; models and
-names are not in it.
+A lowering is an edge from a meaning to the nodes of its body, specialised for the known facts of the operands. The
+nodes of a body are derived in turn until every leaf is legal. The search is a pure function of the node and the
+target; it does not depend on models or names.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from opshift.opsets.registry.schema import schema_at
 from opshift.opsets.registry.structural import CAST, IDENTITY, LOOP
 from opshift.opsets.registry.traits import Flow
 from opshift.opsets.runtimes.target import Legality
+from opshift.passes.base.assumptions import APPROXIMATE, ASSUMPTIONS
 from opshift.passes.base.limits import Deadline
-from opshift.passes.base.results import APPROXIMATE, ASSUMPTIONS, Candidate
+from opshift.passes.base.results import Candidate
+from opshift.passes.rewrite.failure_memo import FailureMemo
 from opshift.passes.rewrite.fragment import (
     Constant,
     Failure,
@@ -45,39 +47,39 @@ from opshift.passes.rewrite.specialiser import REMEMBERED, Specialised, Speciali
 from opshift.passes.rewrite.wider_candidates import WiderTypes, in_wider_types
 
 DEPTH = 40
-"""Lowerings within lowerings; none is known that nests more than half as deep."""
+"""The maximum nesting of lowerings; known derivations nest at most half as deep."""
 
 RETURNS = 2
-"""How often lowerings may come back to an operator by way of others: TopK by ReduceMax, and ReduceMax by TopK, each of
-a larger tensor, would go on until they nest too deep."""
+"""The number of times that a derivation may return to an operator through others.
+
+Without this limit, TopK by ReduceMax and ReduceMax by TopK, each of a larger tensor, would nest up to DEPTH.
+"""
 
 FASTER = 0.9
-"""The share of a kernel's cost that a lowering may have at most, to go in its place."""
+"""A lowering replaces a supported node if it costs at most this share of the kernel's cost."""
 
 MUCH_FASTER = 0.5
-"""The same where more dimensions are unknown than that of a batch: costs are those of dimensions of nominal lengths."""
-
+"""The same share if a dim other than the batch is unknown: its cost is only that of a nominal length."""
 
 LOOP_COST = 1e6
 """The cost of a Loop, so that it is chosen only if no other candidate applies."""
 
 PASSES = 1 + 2**-8
-"""How many times its number of nodes a candidate may cost: passes over the data are a small share of it."""
-
+"""The upper bound of a candidate's cost per node: passes over the data add only a small share."""
 
 _VALID = "valid only under an assumption"
 _UNDER = {APPROXIMATE: "an approximation, at most 2^-21 of each result off"}
-"""What a replacement is that an assumption allows, where it is not about inputs."""
+"""Descriptions of replacements whose assumption is not about inputs."""
 
 
 def _returns(stack: tuple[Any, ...], key: tuple[Any, ...]) -> int:
-    """Count how often nodes of this one's operator come after nodes of others in the stack, with this one."""
+    """Return how often a derivation returns to the operator of `key` after other operators, including this time."""
     names = [(domain, name) for domain, name, *_ in (*stack, key)]
     return sum(name == names[-1] != before for before, name in itertools.pairwise(names)) - (names[0] != names[-1])
 
 
 class Deriver:
-    """Derives nodes for one target, and remembers what it has found; equal nodes are derived once."""
+    """Derives nodes for one target, and caches the results: equal nodes are derived once."""
 
     def __init__(
         self,
@@ -91,9 +93,9 @@ class Deriver:
     ) -> None:
         """Derive for this target until the deadline; `assume` holds the assumptions that the user accepts.
 
-        The specialiser may be that of other derivers of one `dequantized`, which then look at equal nodes once. With
-        `optimize` a node that is legal is lowered too, where that is faster for the shapes known. Unless it
-        `explains`, failures do not name an assumption with which there is a derivation.
+        Derivers with the same `dequantized` may share a specialiser, which then specialises equal nodes once. With
+        `optimize`, a legal node is lowered too if that is faster for the known shapes. With `explains`, failures name
+        an assumption that permits a derivation.
         """
         self.optimize = optimize
         self.explains = explains
@@ -103,25 +105,25 @@ class Deriver:
         self.assume = assume | {"no-nan"} if "finite-inputs" in assume else assume
         self._memo: dict[Any, Fragment | Failure] = {}
         self._nested: dict[Any, Fragment | Failure] = {}
-        self._failed: dict[Any, list[Failure]] = {}
+        self._failed = FailureMemo(self._nested)
         self._costs: dict[Any, float] = {}
         self._native = NativeNodes(legality, optimize)
         self._specialiser = specialiser or Specialiser(dequantized=legality.dequantized)
         self._freer: dict[frozenset[str], Deriver] = {}
 
     def lift(self, node: Node) -> Lifted | Reason:
-        """Return the meaning of a node, or why it has none that is known."""
+        """Return the meaning of a node, or the reason why opshift knows none."""
         return self._specialiser.lift(node)
 
     def derive(self, lifted: Lifted, stack: tuple[Any, ...] = (), limit: float = math.inf) -> Fragment | Failure:
-        """Return the cheapest way to express a meaning on the target; inputs are numbered as its operands are.
+        """Return the cheapest fragment that expresses a meaning on the target; its inputs are the operands.
 
-        What costs the limit or more may be a failure that tells what it costs at least.
+        If every fragment costs the limit or more, the result may be a failure with a lower bound of the cost.
 
         Raises:
-            DeadlineError: there is no time left to find it.
+            DeadlineError: the time is over.
         """
-        # A node that the model has may rely on what onnxruntime gets wrong, as it did before; a lowering may not.
+        # A node of the model may rely on an error of onnxruntime, as it did before; a node of a lowering may not.
         key = *lifted.key, bool(stack)
         memo = self._nested if stack else self._memo
         if (known := memo.get(key)) is not None:
@@ -135,9 +137,8 @@ class Deriver:
             return Failure("lowerings nest too deep", busy=frozenset({DEPTH}))
         if _returns(stack, key) > RETURNS:
             return Failure(circular, busy=frozenset(stack))
-        for failure in self._failed.get(key, ()):
-            if all(other in stack for other in failure.busy) and not 0 < failure.least < limit:
-                return failure
+        if (failure := self._failed.find(key, stack, limit)) is not None:
+            return failure
         found = native = self._native.of(lifted, nested=bool(stack))
         if not all(facts is None or facts.holdable for facts in lifted.operands):
             return Failure("an input has more elements than fit in memory")
@@ -148,11 +149,12 @@ class Deriver:
         if isinstance(found, Failure) and isinstance(native, Failure) and found.assumption and not stack:
             found = self._with_assumption(lifted, found, native)
         if isinstance(found, Failure) and key in found.busy:
-            found = dataclasses.replace(found, busy=found.busy - {key})  # no way around itself is no reason elsewhere
+            # A cycle through this node does not exclude the candidate elsewhere.
+            found = dataclasses.replace(found, busy=found.busy - {key})
         if isinstance(found, Fragment) or not (found.busy or found.least):
             memo[key] = found
         else:
-            self._failed.setdefault(key, []).append(found)
+            self._failed.add(key, found)
         if not stack and len(self._nested) > REMEMBERED:
             self._nested.clear()
             self._costs.clear()
@@ -161,7 +163,7 @@ class Deriver:
         return found
 
     def _faster(self, lifted: Lifted, native: Fragment, stack: tuple[Any, ...], key: tuple[Any, ...]) -> Fragment:
-        """Return a fragment that is faster than the legal node by a margin, or the node."""
+        """Return a fragment that is faster than the legal node by a margin, or else the node itself."""
         most = (FASTER if _static(lifted) or _only_batch_unknown(lifted) else MUCH_FASTER) * native.cost
         other = self._cheapest(lifted, (*stack, key), Failure("it is legal"), most if stack else math.inf)
         if isinstance(other, Failure) or other.rounds or other.cost >= most or not self._pays(lifted, other, stack):
@@ -169,28 +171,28 @@ class Deriver:
         return dataclasses.replace(other, ways=(*other.ways, Candidate("native", native.cost)))
 
     def _with_assumption(self, lifted: Lifted, found: Failure, native: Failure) -> Failure:
-        """Return a failure with the assumption that is sufficient for a derivation, if there is one."""
+        """Return the failure with an assumption that permits a derivation, if there is one."""
         if not (enough := self._sufficient_assumption(lifted)):
             return dataclasses.replace(found, assumption="")
         reason = f"{native.reason}, and its replacement is {_UNDER.get(enough, _VALID)}"
         return dataclasses.replace(found, reason=reason, missing=False, assumption=enough)
 
-    def _pays(self, lifted: Lifted, way: Fragment, stack: tuple[Any, ...]) -> bool:
-        """Return whether a way pays whatever the size of a batch: for one of it too, as far as the rest is known."""
+    def _pays(self, lifted: Lifted, candidate: Fragment, stack: tuple[Any, ...]) -> bool:
+        """Return whether a faster fragment is also chosen for a batch of one, if only the batch is unknown."""
         if stack or not _only_batch_unknown(lifted):
             return True
         one = self.derive(_with_batch_of_one(lifted))
-        return isinstance(one, Fragment) and one.lowerings[:1] == way.lowerings[:1]
+        return isinstance(one, Fragment) and one.lowerings[:1] == candidate.lowerings[:1]
 
     def _sufficient_assumption(self, lifted: Lifted) -> str:
-        """Return the assumption with which there is a derivation, the empty string where none is enough."""
+        """Return an assumption that permits a derivation, or an empty string if no single one does."""
         if not self.explains or not self._derives_with(frozenset(ASSUMPTIONS), lifted):
             return ""
         others = (assumption for assumption in ASSUMPTIONS if assumption not in self.assume)
         return next((one for one in others if self._derives_with(frozenset({one}), lifted)), "")
 
     def _derives_with(self, assumptions: frozenset[str], lifted: Lifted) -> bool:
-        """Return whether there is a derivation with these assumptions too."""
+        """Return whether a derivation exists with these additional assumptions."""
         if (freer := self._freer.get(assumptions)) is None:
             assume = self.assume | assumptions
             freer = Deriver(self.legality, self._specialiser, assume, explains=False, deadline=self.deadline)
@@ -200,45 +202,49 @@ class Deriver:
     def _cheapest(
         self, lifted: Lifted, stack: tuple[Any, ...], native: Failure, most: float = math.inf
     ) -> Fragment | Failure:
-        """Take the way that costs least; a failure too where each costs `most` or more.
+        """Return the cheapest candidate, or a failure if none applies or each costs `most` or more.
 
-        Ways to say a node of the model are told in reports, with their costs, or the least that they would be.
+        Reports list the candidates of a node of the model, with their costs or a lower bound of the cost.
         """
         nested = len(stack) > 1
         if isinstance(lifted.meaning, constants.Constant) and lifted.meaning.value is not None:
             return _constant(lifted.meaning.value, self.legality.opset)
         tried: list[tuple[Body | WiderTypes | Reason, Fragment | Failure]] = []
-        for ways in _candidate_groups(lifted, self._specialiser, self.legality, optimize=self.optimize):
-            best, found = self._best(tuple(ways), lifted, stack, most)
+        for candidates in _candidate_groups(lifted, self._specialiser, optimize=self.optimize):
+            best, found = self._best(tuple(candidates), lifted, stack, most)
             tried += found
             if best:
-                return best if nested else dataclasses.replace(best, ways=tuple(starmap(_candidate, tried)))
+                return best if nested else dataclasses.replace(best, ways=tuple(starmap(_reported, tried)))
             if any(isinstance(one, Failure) and one.least for _, one in found):
                 break
         absent = schema_at("", lifted.operator.name, self.legality.opset) is None
         failures = [
             *_for_another_type(lifted, self._specialiser),
-            *(found for _, found in tried if isinstance(found, Failure)),
+            *(one for _, one in tried if isinstance(one, Failure)),
         ]
         return _failed(lifted, native, failures, absent=absent)
 
     def _best(
-        self, ways: Sequence[Body | WiderTypes | Reason], lifted: Lifted, stack: tuple[Any, ...], most: float
+        self, candidates: Sequence[Body | WiderTypes | Reason], lifted: Lifted, stack: tuple[Any, ...], most: float
     ) -> tuple[Fragment | None, list[tuple[Body | WiderTypes | Reason, Fragment | Failure]]]:
-        """Return the best of these ways, the first one of equals, and what became of each.
+        """Return the best of these candidates, the first of equal ones, and the result of each.
 
-        None is followed beyond what the best so far costs. A node like others, but for the lengths of its dimensions,
-        is likely to become as many nodes as they have: ways that take more than another then are not followed at all.
+        The search drops a candidate as soon as it costs more than the best so far. If a node differs from an earlier
+        one only in the lengths of its dims, it probably becomes as many nodes: candidates that had more nodes than
+        another are then dropped at once.
         """
         like = _apart_from_lengths(lifted)
-        least = [0.0 if isinstance(way, Reason) else self._costs.get((like, way.name), 0.0) for way in ways]
-        rounds = [not isinstance(way, Reason) and way.rounds for way in ways]
+        least = [
+            0.0 if isinstance(candidate, Reason) else self._costs.get((like, candidate.name), 0.0)
+            for candidate in candidates
+        ]
+        rounds = [not isinstance(candidate, Reason) and candidate.rounds for candidate in candidates]
         found: dict[int, Fragment | Failure] = {}
         best: Fragment | None = None
         chosen, limit = 0, most
-        for place in sorted(range(len(ways)), key=lambda place: (rounds[place], least[place])):
-            way = ways[place]
-            # Of two that cost the same, the first one is taken.
+        for place in sorted(range(len(candidates)), key=lambda place: (rounds[place], least[place])):
+            candidate = candidates[place]
+            # The first of two candidates with equal costs is chosen.
             within = limit if best is None or place > chosen else math.nextafter(limit, math.inf)
             if best and not best.rounds and rounds[place]:
                 found[place] = Failure("it rounds otherwise")
@@ -246,44 +252,48 @@ class Deriver:
             if least[place] >= within:
                 found[place] = Failure("it costs more", least=least[place])
                 continue
-            one = found[place] = self._derive_by(way, lifted, stack, within)
+            one = found[place] = self._derive_by(candidate, lifted, stack, within)
             cost = one.cost if isinstance(one, Fragment) else one.least
-            if cost and not self.optimize and not isinstance(way, Reason):
-                self._costs[like, way.name] = cost / PASSES
+            if cost and not self.optimize and not isinstance(candidate, Reason):
+                self._costs[like, candidate.name] = cost / PASSES
             if isinstance(one, Fragment) and (
                 best is None or (one.rounds, one.cost, place) < (best.rounds, best.cost, chosen)
             ):
                 best, chosen = one, place
                 limit = min(most, best.cost) if (stack[1:] or not self.optimize) and not best.rounds else most
         if best and best.rounds and any(isinstance(one, Failure) and one.least for one in found.values()):
-            best = None  # what costs more may not round
-        return best, [(way, found[place]) for place, way in enumerate(ways)]
+            best = None  # a candidate that was dropped for its cost may not round
+        return best, [(candidate, found[place]) for place, candidate in enumerate(candidates)]
 
     def _derive_by(
-        self, way: Body | WiderTypes | Reason, lifted: Lifted, stack: tuple[Any, ...], limit: float
+        self, candidate: Body | WiderTypes | Reason, lifted: Lifted, stack: tuple[Any, ...], limit: float
     ) -> Fragment | Failure:
-        """Derive a meaning in this way, unless it costs as much as the limit or needs an assumption not made."""
-        if isinstance(way, Reason):
-            return Failure(way, way.missing, beside=True)
-        if isinstance(way, WiderTypes):
-            found = self._in_wider_type(way, stack, limit)
-        elif refused := way.assumes - self.assume:
+        """Derive a meaning by one candidate, below the limit and with the accepted assumptions."""
+        if isinstance(candidate, Reason):
+            return Failure(candidate, candidate.missing, beside=True)
+        if isinstance(candidate, WiderTypes):
+            found = self._in_wider_type(candidate, stack, limit)
+        elif refused := candidate.assumes - self.assume:
             asked = ", ".join(sorted(refused))
-            return Failure(f"{way.name}: it is valid only with --assume {asked}", assumption=asked)
-        elif way.carries is not None:
-            found = self._looped(way, way.carries, lifted, stack, limit)
+            return Failure(f"{candidate.name}: it is valid only with --assume {asked}", assumption=asked)
+        elif candidate.carries is not None:
+            found = self._looped(candidate, candidate.carries, lifted, stack, limit)
         else:
-            found = self._specialise(way, lifted, stack, limit)
-        return dataclasses.replace(found, reason=f"{way.name}: {found.reason}") if isinstance(found, Failure) else found
+            found = self._specialise(candidate, lifted, stack, limit)
+        return (
+            dataclasses.replace(found, reason=f"{candidate.name}: {found.reason}")
+            if isinstance(found, Failure)
+            else found
+        )
 
     def _looped(
         self, body: Body, carries: int, lifted: Lifted, stack: tuple[Any, ...], limit: float
     ) -> Fragment | Failure:
-        """Derive one iteration, and put it into a Loop, which the target must have too."""
+        """Derive one iteration, and put it into a Loop, which the target must support."""
         if limit <= LOOP_COST:
             return Failure("it costs more", least=LOOP_COST)
         opset, count, others = self.legality.opset, lifted.operands[0], lifted.operands[1:]
-        # What is carried is of one type and shape, and differs from one iteration to the next.
+        # Carried values keep their type and shape, and change from one iteration to the next.
         carried = tuple(Facts(facts.dtype, facts.shape) if facts else Facts() for facts in others[:carries])
         going = Facts(TensorProto.BOOL, ())
         for name, inputs, made in ((LOOP, (count, None, *carried), len(lifted.used)), (IDENTITY, (going,), 1)):
@@ -306,7 +316,7 @@ class Deriver:
         return dataclasses.replace(found, nodes=(loop,), outputs=outputs, cost=cost)
 
     def _in_wider_type(self, wide: WiderTypes, stack: tuple[Any, ...], limit: float) -> Fragment | Failure:
-        """Derive a meaning in a carrier, between two casts that the target must have too."""
+        """Derive a meaning in a wider type, between two Casts, which the target must support."""
         schema = schema_at("", CAST, self.legality.opset)
         for source, to in ((wide.dtype, wide.wider), (wide.wider, wide.dtype)):
             node = Node("", CAST, schema.since_version if schema else 1, {"to": to}, (Facts(source),), (True,))
@@ -329,9 +339,9 @@ class Deriver:
     def _derive_nodes(
         self, body: Body, specialised: Specialised, stack: tuple[Any, ...], limit: float
     ) -> Sequence[_Derived] | Failure:
-        """Keep the nodes of a body that are legal as they stand, and derive the others with what is left."""
+        """Keep the legal nodes of a body unchanged, and derive the others within the remaining cost."""
         pending, needed = specialised.pending, specialised.needed
-        # Under measured costs a node can cost anything; one of an operator that the target lacks may become a constant.
+        # A measured cost has no lower bound, and a node of an unsupported operator may become a constant.
         each = [int(not self.optimize and self.legality.has(one.node.domain, one.node.name)) for one in pending]
         least = body.cost + sum(each)
         derived: list[_Derived | None] = []
@@ -358,7 +368,7 @@ class Deriver:
         return list(filter(None, derived))
 
     def _derive_node(self, node: Node, stack: tuple[Any, ...], limit: float) -> _Derived | Failure:
-        """Derive a body's node that is not legal as it stands, with where each operand comes from."""
+        """Derive a node of a body that is not legal; return its fragment, and the source of each operand."""
         lifted = self.lift(node)
         if isinstance(lifted, Reason):
             return Failure(f"{self.legality.why_not(node)}; {lifted}", lifted.missing)
@@ -367,11 +377,11 @@ class Deriver:
 
 
 _Derived = tuple[Fragment, Sequence[int | Constant | None]]
-"""What becomes of a body's node, and for each operand the index of the node's input, or its constant."""
+"""The fragment of a body's node, and for each of its operands an input index of the node, or a constant."""
 
 
 def _assembled(body: Body, specialised: Specialised, derived: Sequence[_Derived]) -> Fragment:
-    """Put together what becomes of the nodes of a body."""
+    """Join the fragments of the nodes of a body."""
     written: list[FragmentNode] = []
     at = dict(specialised.values)
     lowerings = [body.name]
@@ -399,13 +409,13 @@ def _constant(value: Tensor, opset: int) -> Fragment | Failure:
     """Return a constant as an initializer."""
     dtype = facts_of_attribute(value).dtype or 0
     if isinstance(value, ExternalTensor) and opset < 9 and dtype not in FLOATS:
-        # A function says these as floats and a Cast, of which the elements must be known.
+        # A function holds these as floats and a Cast, which needs the elements.
         return Failure(f"opset {opset} has constants of floats only, and its elements are in a file")
     return Fragment((), (Constant(value, dtype),), ("initializer",), 0.0)
 
 
 def _failed(lifted: Lifted, native: Failure, failures: Sequence[Failure], *, absent: bool) -> Failure:
-    """Return why nothing expresses a meaning: why the operator itself does not, and what comes nearest."""
+    """Return why nothing expresses a meaning: the reason of the operator itself, and that of the nearest candidate."""
     nearest = min(
         failures,
         key=lambda one: (not one.missing, not one.assumption, bool(one.busy), one.beside, not one.reason),
@@ -421,35 +431,35 @@ def _failed(lifted: Lifted, native: Failure, failures: Sequence[Failure], *, abs
     )
 
 
-def _candidate(way: Body | WiderTypes | Reason, found: Fragment | Failure) -> Candidate:
-    """Return what a way costs, or why it was not taken; failures begin with its name."""
+def _reported(candidate: Body | WiderTypes | Reason, found: Fragment | Failure) -> Candidate:
+    """Return the cost of a candidate, or the reason why it is not chosen; reasons begin with its name."""
     if isinstance(found, Fragment):
         return Candidate(found.lowerings[0], found.cost)
-    name = way.partition(": ")[0] if isinstance(way, Reason) else way.name
+    name = candidate.partition(": ")[0] if isinstance(candidate, Reason) else candidate.name
     if found.least:
         return Candidate(name, found.least, "it was followed no further")
     return Candidate(name, None, found.reason.removeprefix(name).lstrip(": "))
 
 
 def _without_repeats(native: str, nearest: str) -> str:
-    """Return why a node stays, with what the nearest way lacks, each reason once."""
+    """Return both reasons, each part once: why the node itself is unsupported, and why the nearest candidate is."""
     mentioned = set(native.split("; "))
     more = [part for part in nearest.split("; ") if part and part.split(": ", 1)[-1] not in mentioned]
     return "; ".join(filter(None, (native, *more)))
 
 
 def _candidate_groups(
-    lifted: Lifted, specialiser: Specialiser, legality: Legality, *, optimize: bool
+    lifted: Lifted, specialiser: Specialiser, *, optimize: bool
 ) -> Iterator[Iterable[Body | WiderTypes | Reason]]:
-    """Yield groups of ways, each of which is only for what none before it can express.
+    """Yield groups of candidates; a group is tried only if no group before it has a result.
 
-    The first are those that are taken for their form, or for their speed, whatever others cost.
+    The first groups have candidates that are preferred for their form or their speed, at any cost.
     """
-    if legality.dequantized:
+    if specialiser.dequantized:
         yield specialiser.bodies(lifted, (one for one in lifted.operator.lowerings if one.dequantizes))
     faster: tuple[Lowering, ...] = ()
     if optimize and not lifted.operator.domain:
-        # Of no use without measured costs, and not loaded then.
+        # Without measured costs these are useless, and not loaded.
         module = importlib.import_module("opshift.opsets.faster")
         faster = module.LOWERINGS.get(lifted.operator.name, ())
         yield specialiser.bodies(lifted, (one for one in faster if one in module.AT_RUN_TIME))
@@ -462,8 +472,8 @@ def _groups(
 ) -> Iterator[Iterable[Body | WiderTypes | Reason]]:
     """Yield an operator's lowerings and its meaning in wider types, then ONNX's own bodies.
 
-    Some bodies lose digits, such as a variance by squares, so that a wider type goes before them for narrow types. For
-    float it comes last: a Cast to double and back is no better than the body that a person would write.
+    Some bodies lose digits, such as a variance by squares: for narrow types, wider types are tried before them. For
+    float they are tried last, because a Cast to double and back is no better than the body that a person would write.
     """
     own, wider = specialiser.bodies(lifted, lowerings), in_wider_types(lifted)
     if TensorProto.FLOAT in (facts.dtype for facts in lifted.operands if facts):
@@ -476,7 +486,7 @@ def _groups(
 
 
 def _for_another_type(lifted: Lifted, specialiser: Specialiser) -> Iterator[Failure]:
-    """Yield why lowerings do not apply that would if the first operand, and those of its type, were of float."""
+    """Yield the reasons of lowerings that would apply if the operands of the first one's type were float."""
     dtype = lifted.operands[0].dtype if lifted.operands and lifted.operands[0] else None
     if dtype in (None, TensorProto.FLOAT):
         return
@@ -487,9 +497,8 @@ def _for_another_type(lifted: Lifted, specialiser: Specialiser) -> Iterator[Fail
         for facts in lifted.operands
     )
     lowerings, of_floats = lifted.operator.lowerings, dataclasses.replace(lifted, operands=floats)
-    for reason, other in zip(
-        specialiser.bodies(lifted, lowerings), specialiser.bodies(of_floats, lowerings), strict=True
-    ):
+    pairs = zip(specialiser.bodies(lifted, lowerings), specialiser.bodies(of_floats, lowerings), strict=True)
+    for reason, other in pairs:
         if isinstance(reason, Reason) and not isinstance(other, Reason):
             yield Failure(reason, reason.missing, beside=True)
 
@@ -501,7 +510,7 @@ def _follows_from_shapes(lifted: Lifted) -> bool:
 
 
 def _apart_from_lengths(lifted: Lifted) -> tuple[Any, ...]:
-    """Return a key that nodes share whose dimensions differ in names only, and in lengths within a range."""
+    """Return a key that ignores the names of dims, and the lengths of dims within one class."""
     names: dict[str, str] = {}
     operands = tuple(
         facts and (facts.type, facts.value, facts.shape and tuple(_length_class(dim, names) for dim in facts.shape))
@@ -511,7 +520,7 @@ def _apart_from_lengths(lifted: Lifted) -> tuple[Any, ...]:
 
 
 def _length_class(dim: Dim, names: dict[str, str]) -> Dim:
-    """Return how many bytes a length takes, as a negative number, but 0 and 1 as they are; number the names."""
+    """Return 0 and 1 unchanged, the negative number of bytes of other lengths, and a number for each name."""
     if isinstance(dim, str):
         return names.setdefault(dim, str(len(names)))
     return -(dim.bit_length() // 8) - 1 if isinstance(dim, int) and dim > 1 else dim
@@ -524,7 +533,7 @@ def _static(lifted: Lifted) -> bool:
 
 
 def _named(lifted: Lifted) -> Lifted:
-    """Name the dimensions that have no name, as those have none that a lowering computes."""
+    """Name the unnamed dims, because dims that a lowering computes have no name either."""
     operands = tuple(
         facts
         and dataclasses.replace(
@@ -538,10 +547,10 @@ def _named(lifted: Lifted) -> Lifted:
 
 
 def _only_batch_unknown(lifted: Lifted) -> bool:
-    """Return whether of the first operand only the first dimension is unknown, along which nothing is searched."""
+    """Return whether only the first dim of the first operand is unknown, and the operator does not search along it."""
     data = lifted.operands[0] if lifted.operands else None
     shape = (data and data.shape) or ()
-    # A reduction has its axes as an operand, which are not looked at.
+    # The axes of a reduction may be an operand, which is ignored here.
     along = getattr(lifted.meaning, "axes", None) or (getattr(lifted.meaning, "axis", 0),)
     known = all(isinstance(dim, int) for dim in shape[1:]) and not isinstance(shape[0] if shape else 0, int)
     return len(shape) > 1 and known and not {*along} & {0, -len(shape)}

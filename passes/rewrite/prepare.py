@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import onnx
@@ -326,8 +326,17 @@ def _open(model: onnx.ModelProto, values: Scope, found: Fixed, target: str) -> I
             made = [scope.own.get(name) or Facts() for name in node.output if name]
             if all(map(_is_closed, read)) and not all(map(_is_closed, made)):
                 reason = f"the shape of its output depends on values, and {target} needs static shapes."
-                fix = "Make the inputs that its shape depends on constants in the model."
+                computed = [name for name, one in zip(filter(None, node.input), read, strict=True) if one.known is None]
+                fix = _cut(graph is model.graph, [name for name in computed if name not in found.shapes])
                 yield Refusal(Code.MISSING_FACT, f"main/{node_name(node, index)}", node.op_type, reason, fix)
+
+
+def _cut(is_main: bool, computed: Sequence[str]) -> str:
+    """Return what to do about a node whose output has a shape that depends on these values, which nodes compute."""
+    if not is_main or not computed:
+        return "Make the inputs that its shape depends on constants in the model."
+    names = ", ".join(map(printable, dict.fromkeys(computed)))
+    return f"End the model at {names}, such as with onnx.utils.extract_model, and run the rest in another runtime."
 
 
 def _is_closed(facts: Facts) -> bool:

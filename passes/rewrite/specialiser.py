@@ -72,7 +72,7 @@ class Specialiser:
     def __init__(self, semantics: str = "runtime", *, dequantized: bool = False) -> None:
         """Store the semantics for lifting; `dequantized` nodes are not folded, and constants stay narrow."""
         self.semantics = semantics
-        self._dequantized = dequantized
+        self.dequantized = dequantized
         self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, int | None]] = {}
         self._bodies = _Cache[tuple[Lowering, Body | Reason]]()
         self._schema_bodies = _Cache[Sequence[Body | Reason]]()
@@ -163,7 +163,7 @@ class Specialiser:
             inferred = infer(node)
             own = traits(name, call.domain)
             packed = own.reads_packed and own.reads_packed(attributes)
-            if (packed or (self._dequantized and own.marks_quantization)) and not isinstance(inferred, Reason):
+            if (packed or (self.dequantized and own.marks_quantization)) and not isinstance(inferred, Reason):
                 inferred = tuple(Facts(facts.dtype, facts.shape) for facts in inferred)
             found = node, inferred, None if isinstance(inferred, Reason) else self._idle(node, inferred)
             self._seen[key] = found

@@ -20,8 +20,9 @@ from opshift.opsets.registry.traits import Arithmetic, Trait
 from opshift.opsets.registry.value_ranges import of_array, of_type, whole_numbers_of_type
 from opshift.opsets.runtimes.kernels import has_kernel
 from opshift.opsets.runtimes.limits import NAMING
+from opshift.passes.base.assumptions import FITS
 from opshift.passes.base.errors import printable
-from opshift.passes.base.results import FITS, Code, Refusal
+from opshift.passes.base.results import Code, Refusal
 from opshift.passes.rewrite.retyped_graph import Place, RetypedGraph, Visit, converted
 
 

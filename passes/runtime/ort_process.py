@@ -39,10 +39,16 @@ class Worker:
         self._lock = threading.RLock()
         self._numbers = itertools.count()
         self._dropped: queue.SimpleQueue[tuple[int, tuple[int, int]]] = queue.SimpleQueue()
-        self._fed: dict[int, tuple[int, Feeds]] = {}
+        self._fed: dict[int, tuple[int, Feeds, int]] = {}
+        """The inputs that the child keeps, by id: their number, the inputs, and their size in bytes."""
         self.seconds = 0.0
         """The CPU time of all started processes, up to their last answers."""
         self._before = 0.0
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs, as far as its answers show."""
+        return self._process is not None
 
     @contextlib.contextmanager
     def use(self, memory: int | None) -> Iterator[None]:
@@ -86,34 +92,39 @@ class Worker:
         return key, outputs, self.seconds - before
 
     def run(
-        self, key: int, batch: Sequence[Feeds], limits: Limits, *, ran: bool = False
+        self, key: int, batch: Sequence[Feeds], limits: Limits, *, ran: bool = False, together: bool = True
     ) -> list[tuple[Any, ...] | RejectedError]:
         """Return the outputs of an open model on each input in turn, or the rejections.
 
-        The list ends early after an input that crashes the process, and after many large outputs. If the model `ran`
+        The list ends early after an input that crashes the process, and after many large outputs. If several small
+        inputs were sent `together` and the process did not answer, the list ends before them. If the model `ran`
         before, its time limit is shorter.
         """
         done: list[tuple[Any, ...] | RejectedError] = []
-        sent: collections.deque[tuple[int, int]] = collections.deque()
         waiting = collections.deque(batch)
         ahead, held = 1, 0
-        while sent or waiting:
-            while waiting and len(sent) < ahead and sum(size for _, size in sent) < _IN_FLIGHT:
-                number, feeds = self._numbered(waiting.popleft())
-                sent.append((self._send("run", key, number, feeds), _size(feeds or {})))
+        while waiting and held <= _HELD:
+            group = [waiting.popleft()]
+            while waiting and len(group) < ahead and sum(map(_size, group)) < _IN_FLIGHT:
+                group.append(waiting.popleft())
+            began = time.monotonic()
             try:
-                outputs = tuple(self._answer(sent.popleft()[0], limits, ran=ran))
-                done.append(outputs)
-                ran = True
+                answers = self._answer(self._send("run", key, list(map(self._numbered, group))), limits, ran=ran)
             except RejectedError as error:
-                done.append(error)
-                if self._process is None:
-                    break
-            else:
-                held += (size := sum(map(_bytes, outputs)))
-                ahead = 1 if size > _IN_FLIGHT else min(2 * ahead, _AHEAD)
-                if held > _HELD:
-                    waiting.clear()
+                return done if len(group) > 1 else [*done, error]
+            size = 0
+            for outcome, value in answers:
+                try:
+                    done.append(tuple(self._result(outcome, value)))
+                    ran, size = True, size + sum(map(_bytes, value))
+                except RejectedError as error:
+                    done.append(error)
+            if self._process is None:
+                break
+            waiting.extendleft(reversed(group[len(answers) :]))
+            held += size
+            slow = not together or size > _IN_FLIGHT * len(group) or time.monotonic() - began > _SLOW
+            ahead = 1 if slow else min(2 * ahead, _AHEAD)
         return done
 
     def compute(
@@ -134,18 +145,18 @@ class Worker:
 
         Both models get the same inputs, with graph optimizations off and on.
         """
-        if known := self._fed.get(id(feeds)):
+        if known := self._fed.pop(id(feeds), None):
+            self._fed[id(feeds)] = known  # so that none of the inputs sent together is the oldest
             return known[0], None
-        if _size(feeds) < _LARGE:
+        if (size := _size(feeds)) < _LARGE:
             return None, feeds
-        size = _size(feeds)
-        while self._fed and (
-            len(self._fed) >= _KEPT or size + sum(_size(one) for _, one in self._fed.values()) > _KEEP
-        ):
-            oldest = next(iter(self._fed))
-            self._send("forget", self._fed.pop(oldest)[0])
+        held = sum(kept for _, _, kept in self._fed.values())
+        while self._fed and (len(self._fed) >= _KEPT or size + held > _KEEP):
+            oldest, _, kept = self._fed.pop(next(iter(self._fed)))
+            held -= kept
+            self._send("forget", oldest)
         number = next(self._numbers)
-        self._fed[id(feeds)] = number, feeds  # kept alive, so that its id stays unique
+        self._fed[id(feeds)] = number, feeds, size  # kept alive, so that its id stays unique
         return number, feeds
 
     def drop(self, key: int, start: tuple[int, int]) -> None:
@@ -229,20 +240,31 @@ class Worker:
             raise reply
         _, outcome, value, used = reply
         self.seconds = self._before + used
+        return self._result(outcome, value)
+
+    def _result(self, outcome: str, value: Any) -> Any:
+        """Return the value of an answer, or raise the error that it reports."""
         if outcome == "memory":
             self.stop()  # onnxruntime never returns memory to the system
             limit = "" if self._memory is None else f", of which it may take {self._memory} bytes"
             raise RejectedError(f"onnxruntime ran out of memory{limit}: {value}", RejectionKind.LIMIT)
-        if outcome == "failed":
-            raise RuntimeError(value)
-        if outcome != "done":
-            raise RejectedError(
-                value,
-                {"missing kernel": RejectionKind.MISSING_KERNEL, "large": RejectionKind.LARGE}.get(
-                    outcome, RejectionKind.REJECTED
-                ),
-            )
-        return value
+        return result_of(outcome, value)
+
+
+def result_of(outcome: str, value: Any) -> Any:
+    """Return the value of an outcome of `ort_worker.outcome_of`, or raise the error that it reports."""
+    if outcome == "failed":
+        raise RuntimeError(value)
+    if outcome != "done":
+        raise RejectedError(value, _KINDS.get(outcome, RejectionKind.REJECTED))
+    return value
+
+
+_KINDS = {
+    "missing kernel": RejectionKind.MISSING_KERNEL,
+    "large": RejectionKind.LARGE,
+    "memory": RejectionKind.LIMIT,
+}
 
 
 _Replies = queue.SimpleQueue[tuple[int | None, str, Any, float] | Exception | None]
@@ -288,8 +310,9 @@ def _death(status: int) -> str:
 
 
 _SIGKILL = 9
-_AHEAD = 16  # requests sent in advance
-_IN_FLIGHT = 32 * 1024  # bytes of inputs above which nothing is sent in advance
+_AHEAD = 64  # maximum number of inputs that are sent together
+_IN_FLIGHT = 32 * 1024  # bytes of inputs, or of one output, above which inputs are sent one by one
+_SLOW = 0.1  # seconds of an answer after which inputs are sent one by one
 _HELD = 2**25  # bytes of outputs after which a batch ends early
 _LARGE = 4096  # minimum bytes of inputs that are sent only once
 _KEPT = 64  # number of such inputs that the child keeps

@@ -125,8 +125,17 @@ class Session:
             if self._start != self._worker.start:
                 self._open()
             done = self._worker.run(self._key, batch, self._limits, ran=self._ran)
+        if not self._worker.alive and not (done and isinstance(done[-1], RejectedError)):
+            done += self._run_singly(batch[len(done) :])  # one of several inputs ended the process
         self._ran = self._ran or not all(isinstance(one, RejectedError) for one in done)
         return done
+
+    def _run_singly(self, batch: Sequence[Feeds]) -> list[tuple[Any, ...] | RejectedError]:
+        if late := time_is_over(self._limits):
+            return [late]
+        with self._worker.use(self._limits.memory):
+            self._open()
+            return self._worker.run(self._key, batch, self._limits, ran=True, together=False)
 
     def close(self) -> None:
         """Release the session; the next run opens it again."""

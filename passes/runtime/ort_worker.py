@@ -16,7 +16,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
@@ -211,22 +211,42 @@ def _bytes(value: Any) -> int:
     return int(getattr(value, "nbytes", 0))
 
 
-def _answer(kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model], kept: dict[int, Any]) -> Any:
-    """Execute a request: `open`, or `run` on inputs that are cached if they have a number."""
+def _answer(kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model]) -> Any:
+    """Execute a request other than `run`."""
     if kind == "unread":
         raise MemoryError("a request is too large")
     if kind == "open":
         models[key] = _Model(*rest)
         return models[key].outputs
-    if kind == "oracle":
-        return _computed(*rest)
-    number, feeds = rest
-    if feeds is None:
-        feeds = kept[number]
-    elif number is not None:
-        kept[number] = feeds
-    outputs = models[key].run(feeds)
-    _check_size(outputs, models[key].results)
+    assert kind == "oracle"
+    return computed(*rest)
+
+
+_TOGETHER = 2**20
+"""The bytes of outputs after which an answer ends early."""
+
+
+def _ran(model: _Model, inputs: Sequence[tuple[int | None, Any]], kept: dict[int, Any]) -> list[tuple[str, Any]]:
+    """Return the outcomes of a model on inputs, which are cached if they have a number.
+
+    The list ends early after many outputs, and if memory is exhausted.
+    """
+    found: list[tuple[str, Any]] = []
+    size = 0
+    for number, feeds in inputs:
+        if number is not None:
+            feeds = kept.setdefault(number, feeds)
+        found.append(outcome_of(_outputs, model, feeds))
+        outcome, value = found[-1]
+        size += _bytes(value) if outcome == "done" else 0
+        if outcome == "memory" or size > _TOGETHER:
+            break
+    return found
+
+
+def _outputs(model: _Model, feeds: Mapping[str, Any]) -> list[Any]:
+    outputs = model.run(feeds)
+    _check_size(outputs, model.results)
     return outputs
 
 
@@ -235,7 +255,7 @@ def _check_size(outputs: Sequence[Any], most: int | None) -> None:
         raise _LargeError(f"its outputs have {size} bytes, and at most {most} are compared; --memory allows more")
 
 
-def _computed(domain: str, name: str, meaning: bytes, arrays: Sequence[Any], most: int | None) -> tuple[Array, ...]:
+def computed(domain: str, name: str, meaning: bytes, arrays: Sequence[Any], most: int | None) -> tuple[Array, ...]:
     """Return the outputs of an operator's oracle for these operands.
 
     `meaning` is a pickle of the meaning and the keyword arguments. Errors that do not concern the operands become
@@ -262,12 +282,10 @@ def _computed(domain: str, name: str, meaning: bytes, arrays: Sequence[Any], mos
     return outputs
 
 
-def _replied(
-    kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model], kept: dict[int, Any]
-) -> tuple[str, Any]:
-    """Return `done` with the answer; or `memory`, `large`, `missing kernel`, `failed` or `rejected` with the reason."""
+def outcome_of(call: Callable[..., Any], *arguments: Any) -> tuple[str, Any]:
+    """Return `done` with the result; or `memory`, `large`, `missing kernel`, `failed` or `rejected` with the reason."""
     try:
-        return "done", _answer(kind, key, rest, models, kept)
+        return "done", call(*arguments)
     except Exception as error:  # onnxruntime's exceptions have no common base class except Exception
         reason = _reason(error)
         if isinstance(error, _LargeError):
@@ -333,5 +351,10 @@ def main(mark: bytes, memory: int | None) -> None:
         if kind in ("close", "forget"):
             (models if kind == "close" else kept).pop(key, None)
             continue
-        answers.write(_packed(number, *_replied(kind, key, rest, models, kept)))
+        if kind == "run":
+            (inputs,) = rest
+            answer = "done", _ran(models[key], inputs, kept)
+        else:
+            answer = outcome_of(_answer, kind, key, rest, models)
+        answers.write(_packed(number, *answer))
         answers.flush()

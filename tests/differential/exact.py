@@ -274,7 +274,7 @@ def rms_normalization(x: Array, scale: Array, axis: int = -1, epsilon: float = 1
     stash = tensor_dtype_to_np_dtype(stash_type)
     axes = tuple(range(axis % x.ndim, x.ndim))
     wide = _wide(x.astype(stash))
-    squares = np.where(np.isfinite((wide * wide).astype(stash).astype(np.float64)), wide * wide, np.inf)
+    squares = np.where(np.isinf((wide * wide).astype(stash).astype(np.float64)), np.inf, wide * wide)
     even = (wide / np.sqrt(squares.mean(axes, keepdims=True) + epsilon)).astype(x.dtype)
     return np.asarray(_wide(even) * _wide(scale)).astype(scale.dtype)
 

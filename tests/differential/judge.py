@@ -386,6 +386,9 @@ def compare(
             if operators & MEAN_OF_NONE and _same_form(a, b) and _is_float(a) and _has_empty([*feeds[feed].values()]):
                 defined, bound = ~np.isnan(a.astype(np.float64)), bounds[feed][index] if bounds else None
                 message = difference(a[defined], b[defined], exact_zeros, None if bound is None else bound[defined])
+            if operators & INTERPOLATES and _same_form(a, b) and _is_float(a) and _interpolates_large(feeds[feed]):
+                kept, bound = np.isfinite(b.astype(np.float64)), bounds[feed][index] if bounds else None
+                message = difference(a[kept], b[kept], exact_zeros, None if bound is None else bound[kept])
             if message is not None:
                 return f"output {index}, feed {feed}: {message}"
     return None
@@ -570,6 +573,12 @@ def _is_large(value: Any) -> bool:
     if not isinstance(value, np.ndarray) or not _is_float(value):
         return False
     return bool((np.abs(value.astype(np.float64)) > float(values.finfo(value.dtype).max) ** 0.25).any())
+
+
+def _interpolates_large(feed: dict[str, Any]) -> bool:
+    """Return whether sums of such numbers with weights above 1, along one axis after another, may leave the type."""
+    floats = [value for value in feed.values() if isinstance(value, np.ndarray) and _is_float(value)]
+    return any(bool((np.abs(one.astype(np.float64)) > float(values.finfo(one.dtype).max) / 8).any()) for one in floats)
 
 
 def _typical(array: Array) -> float:

@@ -144,6 +144,7 @@ def test_an_attention_stays_one_where_its_mask_means_the_same(
     assert all(check.verdict == "equal" for check in result.report.nodes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "attributes", "mask"),
     [("bfloat16", "", "bfloat16[3,5]"), ("float16", "", "bool[3,5]"), ("float", "<left_window_size = 1>", "bool[3,5]")],

@@ -91,6 +91,11 @@ class TestPow(Table):
         Case("large", [arr([1e30, 1.0000001, 2]), arr([-1.2, 1e9, 127])]),
         Case("empty", [np.zeros((0, 3), F32), arr([1, 2, 3])]),
         Case("int64 to int64", [np.array([1, 2, -3]), np.array([4, 5, 3])], least=12),
+        *(
+            Case(f"{np.dtype(one)} to {power}", [np.array([7, 0, -3, most], one), np.array(power)], known=(1,))
+            for one, most in ((np.int32, 1290), (np.int64, 208063))
+            for power in (2, 3)
+        ),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,8 +90,8 @@ class _Table(Table):
 
     tolerance = 2e-6
 
-    def native_runs(self, case: Case) -> dict[int, tuple[list[Array], list[Array]]]:
-        return {} if case.meaning.layout else super().native_runs(case)
+    def native_runs(self, case: Case, *, but: Collection[int] = ()) -> dict[int, tuple[list[Array], list[Array]]]:
+        return {} if case.meaning.layout else super().native_runs(case, but=but)
 
     def check_conversion(self, case: Case, source: int, kind: str, target: int) -> None:
         if not case.meaning.layout:

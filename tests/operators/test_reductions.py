@@ -108,7 +108,13 @@ class TestReduceMin(Table):
 
 class TestReduceProd(Table):
     operator = reduceprod.OPERATOR
-    cases = (*reductions(18), case(CUBE.astype(np.int64), (1,)), case(np.zeros((0,), np.int64), (0,)))
+    cases = (
+        *reductions(18),
+        case(CUBE.astype(np.int64), (1,)),
+        case(np.zeros((0,), np.int64), (0,)),
+        case(np.full((2, 3), 70000, np.int32), (1,)),
+        case(-np.arange(1, 7).reshape(2, 3), (0, 1), keepdims=0),
+    )
 
 
 class TestReduceSum(Table):
@@ -273,6 +279,7 @@ g (float[n,50] x) => (float[n,k] y, int64[n,k] i, float[n,k] z) <int64[1] k = {7
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize("request_of", [{"decompose": ["TopK"]}, {"opset": 10}], ids=str)
 def test_elements_in_any_order_are_sorted_where_topk_is_decomposed(largest: int, request_of: dict[str, Any]) -> None:

@@ -243,8 +243,24 @@ def _compared(node: onnx.NodeProto, view: ModelSummary, index: int) -> tuple[Num
     """Return the constants that a node's input is compared with, from other inputs and attributes."""
     others = (view.constant(name) for at, name in enumerate(node.input) if at != index)
     found = [item for array in others if array is not None for item in _items(array)]
-    found += [_attribute(node, name, None) for name in traits_of(node).bounds]
+    for name in traits_of(node).bounds:
+        found += _spread(_list(_attribute(node, name, None)))
     return _numbers(found)
+
+
+def _list(bound: Any) -> Sequence[Any]:
+    """Return the numbers of an attribute, which may be a tensor."""
+    if isinstance(bound, onnx.TensorProto):
+        return [] if bound.data_location == onnx.TensorProto.EXTERNAL else _items(onnx.numpy_helper.to_array(bound))
+    return bound if isinstance(bound, list) else [bound]
+
+
+def _spread(items: Sequence[Any]) -> Sequence[Any]:
+    """Return distinct numbers of a list, from its smallest to its largest if there are many."""
+    if len(items) == 1:
+        return items
+    distinct = sorted(item for item in set(items) if item == item)
+    return distinct[:: max(1, -(-len(distinct) // _KEPT))]
 
 
 def _elements(node: onnx.NodeProto, view: ModelSummary, index: int | None) -> list[Any]:

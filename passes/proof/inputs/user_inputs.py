@@ -27,8 +27,8 @@ from opshift.passes.proof.wider_types import is_float
 
 UserInputs = Mapping[str, Value]
 
-_LARGEST = 2**32
-"""The maximum size of an array in bytes."""
+_LARGEST, _LARGEST_PROTO = 2**32, 2**31 - 1
+"""The maximum size of an array, and of a protobuf, in bytes."""
 
 
 class _WrongError(Exception):
@@ -229,6 +229,8 @@ def _directory(place: Path, specs: Sequence[Spec]) -> UserInputs:
         if not file.is_file():  # opening a FIFO blocks
             raise UsageError(f"{file} is not a regular file.")
         try:
+            if (size := file.stat().st_size) > _LARGEST_PROTO:
+                raise _WrongError(f"has {size} bytes; no protobuf has more than {_LARGEST_PROTO}")
             given[spec.name] = _parsed(file.read_bytes(), spec)
         except OSError as error:
             raise UsageError(f"{file} cannot be read: {_line(error)}.") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -73,7 +73,7 @@ class WideModel:
         run = WideRun(values, dict.fromkeys(values, True), dict.fromkeys(values, True), frozenset(values))
         for node in self.nodes:
             if perturbation and all(perturbation.first.exact[name] for name in node.made):
-                values.update({name: perturbation.first.values[name] for name in node.made})
+                _copy(run, perturbation.first, node.made)
                 continue
             given = read = {name: values[name] for name in node.read}
             if perturbation:
@@ -201,6 +201,12 @@ def _has_other_shape(run: WideRun, node: WideNode, results: Mapping[str, Any], p
         return False
     arrays = [(results[name], plain[name]) for name in node.made if isinstance(plain[name], np.ndarray)]
     return any(np.shape(one) != other.shape for one, other in arrays)
+
+
+def _copy(run: WideRun, first: WideRun, names: Iterable[str]) -> None:
+    """Add exact values of the first run to a run."""
+    for name in names:
+        run.values[name], run.exact[name], run.firm[name] = first.values[name], first.exact[name], first.firm[name]
 
 
 def _record(
