@@ -145,7 +145,7 @@ def _uneven(meaning: Gather, operands: Operands) -> Reason | None:
         return places
     if not isinstance(_places(operands), Reason):
         return Reason("the indices are evenly spaced")
-    runs = len(list(_runs(places.tolist())))
+    runs = _counted(places.tolist())
     return Reason(f"it takes more than {RUNS} slices") if runs > RUNS else None
 
 
@@ -154,10 +154,15 @@ def _apart(meaning: Gather, operands: Operands) -> Reason | None:
     places = _constant_vector(operands)
     if isinstance(places, Reason):
         return places
-    runs = len(list(_runs(places.tolist(), widest=1)))
+    runs = _counted(places.tolist(), widest=1)
     if runs == 1:
         return Reason("the indices follow each other")
     return Reason(f"it takes more than {RUNS} slices without steps") if runs > RUNS else None
+
+
+def _counted(places: Sequence[int], widest: int | None = None) -> int:
+    """Count the runs, up to one more than may be taken."""
+    return sum(1 for _ in itertools.islice(_runs(places, widest), RUNS + 1))
 
 
 def _runs(places: Sequence[int], widest: int | None = None) -> Iterator[list[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from opshift.opsets.registry.facts import (
     FrozenType,
     Tensor,
     constant,
+    exact,
     facts_of_attribute,
     partly_known,
     tensor_of,
@@ -161,7 +162,39 @@ def typed(node: Node, *, written: bool = False) -> tuple[Facts, ...] | Reason:
             return lifted if lifted else tuple(Facts() for _ in node.used)
         facts = lifted.operator.facts
         return facts(lifted.meaning, lifted.operands) if facts else _by_meaning(lifted)
-    return _typed(node, schema, written=written)
+    return _typed_once(node, schema, written=written)
+
+
+REMEMBERED = 4096
+"""The maximum number of nodes whose inference is cached: plans for several targets infer the same nodes."""
+
+_KEPT = 1024
+"""The maximum number of elements of a constant in the key of a cached node, which keeps it in memory."""
+
+_TYPED: dict[Hashable, tuple[Facts, ...] | Reason] = {}
+
+
+def _typed_once(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | Reason:
+    """Infer types and shapes, or return those of an equal node."""
+    if any(facts is not None and facts.value is not None and facts.value.size > _KEPT for facts in node.inputs):
+        return _typed(node, schema, written=written)
+    key = (
+        node.domain,
+        node.name,
+        node.since_version,
+        schema.raw,
+        exact(node.attributes),
+        node.inputs,
+        node.used,
+        written,
+    )
+    if (found := _TYPED.get(key)) is None:
+        found = _typed(node, schema, written=written)
+        if len(_TYPED) >= REMEMBERED:
+            _TYPED.clear()
+        if isinstance(found, Reason) or any(facts != Facts() for facts in found):
+            _TYPED[key] = found  # onnx may have died, or had no time left, at a node of which nothing is known
+    return found
 
 
 def _constant(attributes: Mapping[str, Any]) -> Facts:

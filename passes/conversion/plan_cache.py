@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base.errors import InvalidModelError, UsageError
 from opshift.passes.rewrite.planner import Analysis, Goal, Planner
 from opshift.passes.rewrite.prepare import Preparation, Prepared
+from opshift.passes.rewrite.specialiser import Specialisers
 
 ROOM = 2**28
 """The maximum size of cached prepared models in bytes; the latest one always stays."""
@@ -26,6 +28,7 @@ class PlanCache:
     def __init__(self, *, lasting: bool = False) -> None:
         """Start with an empty cache."""
         self.lasting = lasting
+        self.specialisers = Specialisers()
         self._prepared: OrderedDict[str, Prepared | UsageError | InvalidModelError] = OrderedDict()
         self._views: OrderedDict[tuple[int, bool], _View] = OrderedDict()
 
@@ -55,7 +58,7 @@ class PlanCache:
         """Return the planners' view of a model; the first call for each `reduced` computes it with `show`."""
         key = id(model), reduced
         if key not in self._views:
-            self._views[key] = _View(model, show())
+            self._views[key] = _View(model, show(), self.specialisers)
         self._views.move_to_end(key)
         return self._views[key]
 
@@ -64,6 +67,7 @@ class PlanCache:
         while self._views:
             self._views.popitem()[1].forget()
         self._prepared.clear()
+        self.specialisers = Specialisers()
 
     def _make_room(self) -> None:
         """Evict the least recently used entries."""
@@ -78,14 +82,16 @@ class PlanCache:
 class _View:
     """A model as planners see it; `model` is kept alive so that its id stays unique."""
 
-    def __init__(self, model: onnx.ModelProto, shown: onnx.ModelProto) -> None:
+    def __init__(self, model: onnx.ModelProto, shown: onnx.ModelProto, specialisers: Specialisers) -> None:
         self.model, self.shown = model, shown
+        self._specialisers = specialisers
         self._planner: Planner | None = None
 
     def planner(self, analysis: Analysis | None) -> Planner:
         """Return a planner that holds the facts about the values, and does not plan by itself."""
         if self._planner is None:
             goal = Goal(Legality(default_opset(self.shown.opset_import) or 1))
+            analysis = dataclasses.replace(analysis or Analysis(), specialisers=self._specialisers)
             self._planner = Planner(self.shown, goal, analysis, hinting=False)
         return self._planner
 

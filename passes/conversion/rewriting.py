@@ -230,7 +230,7 @@ def _planned_again(request: Request, plan: Plan, rewritten: onnx.ModelProto, wal
     model = external.with_small(rewritten, request.source.files)
     again_walked = walked if model is rewritten else ()
     goal = dataclasses.replace(request.goal, runnable=False, optimize=False)
-    again = Planner(model, goal, Analysis(again_walked)).run()
+    again = Planner(model, goal, Analysis(again_walked, specialisers=request.known.specialisers)).run()
     if again.plan.refusals:
         # A graph needs these around the requested nodes: a Constant in a function, an Identity for an output.
         raise refused(request, plan, again.plan.refusals)

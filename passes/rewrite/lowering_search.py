@@ -26,7 +26,6 @@ from opshift.opsets.registry.schema import schema_at
 from opshift.opsets.registry.structural import CAST, IDENTITY, LOOP
 from opshift.opsets.registry.traits import Flow
 from opshift.opsets.runtimes.target import Legality
-from opshift.passes.analysis.schema_bodies import bodies
 from opshift.passes.base.assumptions import APPROXIMATE, ASSUMPTIONS
 from opshift.passes.base.limits import Deadline
 from opshift.passes.base.results import Candidate
@@ -213,7 +212,7 @@ class Deriver:
         if isinstance(lifted.meaning, constants.Constant) and lifted.meaning.value is not None:
             return _constant(lifted.meaning.value, self.legality.opset)
         tried: list[tuple[Body | WiderTypes | Reason, Fragment | Failure]] = []
-        for candidates in _candidate_groups(lifted, dequantized=self.legality.dequantized, optimize=self.optimize):
+        for candidates in _candidate_groups(lifted, self._specialiser, optimize=self.optimize):
             best, found = self._best(tuple(candidates), lifted, stack, most)
             tried += found
             if best:
@@ -221,7 +220,11 @@ class Deriver:
             if any(isinstance(one, Failure) and one.least for _, one in found):
                 break
         absent = schema_at("", lifted.operator.name, self.legality.opset) is None
-        return _failed(lifted, native, [found for _, found in tried if isinstance(found, Failure)], absent=absent)
+        failures = [
+            *_for_another_type(lifted, self._specialiser),
+            *(one for _, one in tried if isinstance(one, Failure)),
+        ]
+        return _failed(lifted, native, failures, absent=absent)
 
     def _best(
         self, candidates: Sequence[Body | WiderTypes | Reason], lifted: Lifted, stack: tuple[Any, ...], most: float
@@ -419,7 +422,7 @@ def _constant(value: Tensor, opset: int) -> Fragment | Failure:
 def _failed(lifted: Lifted, native: Failure, failures: Sequence[Failure], *, absent: bool) -> Failure:
     """Return why nothing expresses a meaning: the reason of the operator itself, and that of the nearest candidate."""
     nearest = min(
-        (*_for_another_type(lifted), *failures),
+        failures,
         key=lambda one: (not one.missing, not one.assumption, bool(one.busy), one.beside, not one.reason),
         default=None,
     )
@@ -450,44 +453,44 @@ def _without_repeats(native: str, nearest: str) -> str:
     return "; ".join(filter(None, (native, *more)))
 
 
-def _bodies(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Body | Reason]:
-    for lowering in lowerings:
-        yield lowering.body_for(lifted.meaning, lifted.operands)
-
-
 def _candidate_groups(
-    lifted: Lifted, *, dequantized: bool, optimize: bool
-) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
+    lifted: Lifted, specialiser: Specialiser, *, optimize: bool
+) -> Iterator[Iterable[Body | WiderTypes | Reason]]:
     """Yield groups of candidates; a group is tried only if no group before it has a result.
 
     The first groups have candidates that are preferred for their form or their speed, at any cost.
     """
-    if dequantized:
-        yield _bodies(lifted, (one for one in lifted.operator.lowerings if one.dequantizes))
+    if specialiser.dequantized:
+        yield specialiser.bodies(lifted, (one for one in lifted.operator.lowerings if one.dequantizes))
     faster: tuple[Lowering, ...] = ()
     if optimize and not lifted.operator.domain:
         # Without measured costs these are useless, and not loaded.
         module = importlib.import_module("opshift.opsets.faster")
         faster = module.LOWERINGS.get(lifted.operator.name, ())
-        yield _bodies(lifted, (one for one in faster if one in module.AT_RUN_TIME))
+        yield specialiser.bodies(lifted, (one for one in faster if one in module.AT_RUN_TIME))
         faster = tuple(one for one in faster if one not in module.AT_RUN_TIME)
-    yield from _groups(lifted, (*lifted.operator.lowerings, *faster))
+    yield from _groups(lifted, (*lifted.operator.lowerings, *faster), specialiser)
 
 
-def _groups(lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Iterator[Body | WiderTypes | Reason]]:
+def _groups(
+    lifted: Lifted, lowerings: Iterable[Lowering], specialiser: Specialiser
+) -> Iterator[Iterable[Body | WiderTypes | Reason]]:
     """Yield an operator's lowerings and its meaning in wider types, then ONNX's own bodies.
 
     Some bodies lose digits, such as a variance by squares: for narrow types, wider types are tried before them. For
     float they are tried last, because a Cast to double and back is no better than the body that a person would write.
     """
-    own, wider = _bodies(lifted, lowerings), in_wider_types(lifted)
+    own, wider = specialiser.bodies(lifted, lowerings), in_wider_types(lifted)
     if TensorProto.FLOAT in (facts.dtype for facts in lifted.operands if facts):
-        yield from (own, bodies(lifted), wider)
+        yield own
+        yield specialiser.schema_bodies(lifted)
+        yield wider
     else:
-        yield from (itertools.chain(own, wider), bodies(lifted))
+        yield itertools.chain(own, wider)
+        yield specialiser.schema_bodies(lifted)
 
 
-def _for_another_type(lifted: Lifted) -> Iterator[Failure]:
+def _for_another_type(lifted: Lifted, specialiser: Specialiser) -> Iterator[Failure]:
     """Yield the reasons of lowerings that would apply if the operands of the first one's type were float."""
     dtype = lifted.operands[0].dtype if lifted.operands and lifted.operands[0] else None
     if dtype in (None, TensorProto.FLOAT):
@@ -498,9 +501,10 @@ def _for_another_type(lifted: Lifted) -> Iterator[Failure]:
         else facts
         for facts in lifted.operands
     )
-    for lowering in lifted.operator.lowerings:
-        reason = lowering.body_for(lifted.meaning, lifted.operands)
-        if isinstance(reason, Reason) and not isinstance(lowering.body_for(lifted.meaning, floats), Reason):
+    lowerings, of_floats = lifted.operator.lowerings, dataclasses.replace(lifted, operands=floats)
+    pairs = zip(specialiser.bodies(lifted, lowerings), specialiser.bodies(of_floats, lowerings), strict=True)
+    for reason, other in pairs:
+        if isinstance(reason, Reason) and not isinstance(other, Reason):
             yield Failure(reason, reason.missing, beside=True)
 
 

@@ -44,7 +44,7 @@ from opshift.passes.rewrite.missing_core_ops import casts_of_indices, fixed_name
 from opshift.passes.rewrite.node_context import LazyScope, NodeContext
 from opshift.passes.rewrite.node_planner import NodePlanner
 from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions, holds_graphs, occurring_types
-from opshift.passes.rewrite.specialiser import Specialiser
+from opshift.passes.rewrite.specialiser import Specialisers
 from opshift.passes.rewrite.unknown_types import UnknownTypes
 
 Settled = Step | dict[Hashable, KnownDecision] | None
@@ -83,11 +83,13 @@ class Analysis:
         walked: its graphs, if already traversed.
         static: the values that need no inference.
         summary: the model with inferred types.
+        specialisers: those of other planners of the model.
     """
 
     walked: Sequence[GraphView | GraphWalk] = ()
     static: StaticFacts | None = None
     summary: onnx.ModelProto | None = None
+    specialisers: Specialisers | None = None
 
 
 class FirstRefusalError(Exception):
@@ -143,8 +145,8 @@ class Planner:
             legality = dataclasses.replace(legality, types=None if types is None else frozenset(types))
         self.goal = dataclasses.replace(goal, legality=legality)
         self.legality = legality
-        self._specialisers: dict[tuple[str, bool], Specialiser] = alike._specialisers if alike else {}
-        specialiser = self._specialiser(goal.semantics, dequantized=legality.dequantized)
+        self._specialisers: Specialisers = analysis.specialisers or (alike._specialisers if alike else Specialisers())
+        specialiser = self._specialisers.of(goal.semantics, dequantized=legality.dequantized)
         derive = functools.partial(Deriver, specialiser=specialiser, assume=goal.assume)
         derive = functools.partial(derive, optimize=goal.optimize, explains=hinting, deadline=deadline)
         derive = functools.partial(derive, any_form=goal.any_form)
@@ -172,12 +174,6 @@ class Planner:
         self._hints = Hints(legality, self._fits) if hinting else None
         self._others: dict[int, Planner] = {}
         self._decisions: dict[Hashable, dict[Hashable, KnownDecision]] = {}
-
-    def _specialiser(self, semantics: str, *, dequantized: bool) -> Specialiser:
-        """Return the one that all planners of a model share: what it knows of nodes does not depend on a target."""
-        if (semantics, dequantized) not in self._specialisers:
-            self._specialisers[semantics, dequantized] = Specialiser(semantics, dequantized=dequantized)
-        return self._specialisers[semantics, dequantized]
 
     @property
     def scope(self) -> Values:

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.registry.facts import Facts, exact
-from opshift.opsets.registry.lowering import Body, BodyNode, Function, Reason
+from opshift.opsets.registry.lowering import Body, BodyNode, Function, Lowering, Reason
 from opshift.opsets.registry.node_traits import traits
 from opshift.opsets.registry.operator import Lifted, Node, bound, lift
 from opshift.opsets.registry.schema import NEWEST, schema_at
 from opshift.opsets.registry.schema_only import operator_of
 from opshift.opsets.registry.structural import CONSTANT
+from opshift.passes.analysis import schema_bodies
 from opshift.passes.analysis.inference import infer
 from opshift.passes.rewrite.fragment import Constant, Input, Output, ValueRef
 
 REMEMBERED = 4096
 """The maximum number of cached body nodes and their results: more would be one for each shape of a model."""
+
+
+_Value = TypeVar("_Value")
+
+
+class _Cache(Generic[_Value]):
+    """Values by keys; a full cache starts again."""
+
+    def __init__(self) -> None:
+        self._values: dict[Hashable, _Value] = {}
+
+    def get(self, key: Hashable, compute: Callable[[], _Value]) -> _Value:
+        """Return the value of a key; the first call computes it."""
+        if (found := self._values.get(key)) is None:
+            if len(self._values) >= REMEMBERED:
+                self._values.clear()
+            found = self._values[key] = compute()
+        return found
 
 
 class Pending(NamedTuple):
@@ -53,8 +72,11 @@ class Specialiser:
     def __init__(self, semantics: str = "runtime", *, dequantized: bool = False) -> None:
         """Store the semantics for lifting; `dequantized` nodes are not folded, and constants stay narrow."""
         self.semantics = semantics
-        self._dequantized = dequantized
+        self.dequantized = dequantized
         self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, int | None]] = {}
+        self._bodies = _Cache[tuple[Lowering, Body | Reason]]()
+        self._schema_bodies = _Cache[Sequence[Body | Reason]]()
+        self._specialised = _Cache[tuple[Body, Specialised | Reason]]()
 
     def lift(self, node: Node) -> Lifted | Reason:
         """Return the meaning of a node, or the reason why its meaning is unknown."""
@@ -63,8 +85,30 @@ class Specialiser:
             return Reason(f"no lowering is known for {node.name}")
         return lift(operator, node, self.semantics)
 
+    def bodies(self, lifted: Lifted, lowerings: Iterable[Lowering]) -> Iterator[Body | Reason]:
+        """Yield the bodies of lowerings for a meaning, or the reasons why they do not apply."""
+        return (self._body(one, lifted) for one in lowerings)
+
+    def _body(self, lowering: Lowering, lifted: Lifted) -> Body | Reason:
+        def compute() -> tuple[Lowering, Body | Reason]:
+            return lowering, lowering.body_for(lifted.meaning, lifted.operands)
+
+        # The lowering is kept alive, so that its id stays unique.
+        return self._bodies.get((id(lowering), lifted.key), compute)[1]
+
+    def schema_bodies(self, lifted: Lifted) -> Sequence[Body | Reason]:
+        """Return ONNX's own bodies for a meaning, or the reasons why they do not apply."""
+        return self._schema_bodies.get(lifted.key, lambda: tuple(schema_bodies.bodies(lifted)))
+
     def specialised(self, body: Body, lifted: Lifted) -> Specialised | Reason:
-        """Return the nodes of a lowering's body: inferred and folded in order, without unused ones."""
+        """Return the nodes of a lowering's body: inferred and folded in order, without unused ones.
+
+        Equal meanings, which plans for several targets share, are analyzed once.
+        """
+        # The body is kept alive, so that its id stays unique.
+        return self._specialised.get((id(body), lifted.key), lambda: (body, self._analyzed(body, lifted)))[1]
+
+    def _analyzed(self, body: Body, lifted: Lifted) -> Specialised | Reason:
         function = body.function
         values: dict[str, tuple[ValueRef, Facts | None]] = dict.fromkeys(("", *function.inputs), (None, None))
         for name, index in zip(function.inputs, body.inputs, strict=False):
@@ -119,7 +163,7 @@ class Specialiser:
             inferred = infer(node)
             own = traits(name, call.domain)
             packed = own.reads_packed and own.reads_packed(attributes)
-            if (packed or (self._dequantized and own.marks_quantization)) and not isinstance(inferred, Reason):
+            if (packed or (self.dequantized and own.marks_quantization)) and not isinstance(inferred, Reason):
                 inferred = tuple(Facts(facts.dtype, facts.shape) for facts in inferred)
             found = node, inferred, None if isinstance(inferred, Reason) else self._idle(node, inferred)
             self._seen[key] = found
@@ -132,6 +176,20 @@ class Specialiser:
         lifted = self.lift(node)
         place = None if isinstance(lifted, Reason) else _repeats(lifted, outputs[0])
         return None if isinstance(lifted, Reason) or place is None else lifted.sources[place]
+
+
+class Specialisers:
+    """The specialisers of one model, which all its plans share: they do not depend on a target."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._known: dict[tuple[str, bool], Specialiser] = {}
+
+    def of(self, semantics: str, *, dequantized: bool) -> Specialiser:
+        """Return the specialiser for these semantics."""
+        if (semantics, dequantized) not in self._known:
+            self._known[semantics, dequantized] = Specialiser(semantics, dequantized=dequantized)
+        return self._known[semantics, dequantized]
 
 
 def _live(
