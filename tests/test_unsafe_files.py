@@ -153,7 +153,7 @@ def test_cve_2026_34445_keys_are_not_attributes(folder: Path) -> None:
     model = model_of(location="w.bin", __class__="dict", base_dir="/etc", tensor="x", __init__="1")
     (folder / "m.onnx").write_bytes(model.SerializeToString())
     (reference,) = external_data.references(traversal.graph_views(load(folder / "m.onnx").model))
-    assert reference == external_data.Reference("w", "w.bin", 0, 12)
+    assert reference == external_data.FileReference("w", "w.bin", 0, 12)
     model.graph.initializer[0].external_data.add(key="length", value="12")
     model.graph.initializer[0].external_data.add(key="length", value="4")
     with pytest.raises(InvalidModelError, match="the entry 'length' twice"):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import axes_operand, first, rank_known
+from opshift.opsets.registry.facts import type_name
 from opshift.opsets.registry.lowering import Lowering, Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Traits
@@ -33,7 +34,9 @@ def along_known_axis(*dtypes: int) -> Callable[[Cumulative, Operands], Reason | 
         dtype = first(operands).dtype
         if dtype is None:
             return Reason("the element type is unknown", missing=True)
-        return _along_short_axis(what, operands) if dtype in dtypes else Reason("it has another element type")
+        if dtype not in dtypes:
+            return Reason(f"the elements are not of {' or '.join(map(type_name, dtypes))}")
+        return _along_short_axis(what, operands)
 
     return applies
 

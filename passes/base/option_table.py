@@ -6,7 +6,7 @@ its options. This module imports little, because `opshift --help` reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from opshift.passes.base import arguments
@@ -299,4 +299,6 @@ def requests_nothing(asked: Mapping[str, Any]) -> bool:
 
 def _is_empty(value: Any) -> bool:
     """Return whether a value is None, False or an empty collection."""
-    return value is None or value is False or (isinstance(value, Collection) and value != "" and not len(value))
+    if isinstance(value, Sequence | Set | Mapping):
+        return value != "" and not value
+    return value is None or value is False

@@ -98,9 +98,7 @@ class Deriver:
         `optimize`, a legal node is lowered too if that is faster for the known shapes. With `explains`, failures name
         an assumption that permits a derivation. With `any_form`, the first derivation is taken, whatever it costs.
         """
-        self.optimize = optimize
-        self.explains = explains
-        self.any_form = any_form
+        self.optimize, self.explains, self.any_form = optimize, explains, any_form
         self.deadline = deadline
         self.legality = legality
         # Inputs that hold neither infinities nor NaN hold no NaN.
