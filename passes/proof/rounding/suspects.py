@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opshift.opsets.registry.inner_rounding import InnerRounding
+from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.proof.rounding.bound import EXACT, FACTOR, rounded
 from opshift.passes.proof.rounding.perturbation import FIRST, MORE, Perturbation
@@ -44,7 +45,7 @@ def is_suspect(node: WideNode, plain: Mapping[str, Any], results: Mapping[str, A
         return False
     read = {name: wider(plain[name]) for name in node.read}
     first = compute(read, None)
-    if not _is_farther(node, plain, first, allowed):
+    if not _is_farther(node, plain, first, allowed) or _overflows_inside(node, plain, first):
         return False
     for moved in _perturbed(node, plain, read, first, compute):
         for name in node.made:
@@ -52,6 +53,14 @@ def is_suspect(node: WideNode, plain: Mapping[str, Any], results: Mapping[str, A
         if not _is_farther(node, plain, first, allowed):
             return False
     return True
+
+
+def _overflows_inside(node: WideNode, plain: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+    """Return whether a kernel feeds back a number that is not finite where the oracle's is: later ones depend on it."""
+    if not any(traits_of(one).overflows_inside and traits_of(one).feeds_back for one in node.computing):
+        return False
+    made = ((plain[name], first[name]) for name in node.made if is_float_array(plain[name]))
+    return any(bool((~np.isfinite(kernel) & np.isfinite(oracle)).any()) for kernel, oracle in made)
 
 
 def _perturbed(
