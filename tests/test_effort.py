@@ -20,7 +20,7 @@ from opshift.passes.base.arguments import EFFORTS
 from opshift.passes.base.effort import Allowance
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.results import Verdict
-from opshift.passes.proof.comparison import Comparison, Reference
+from opshift.passes.proof.comparison import Comparison, Excluded, Reference
 from opshift.passes.proof.node_pairs import ENOUGH, compare_pairs
 from opshift.passes.proof.pair import Pair
 from opshift.passes.proof.rounding.bound import Bound
@@ -290,7 +290,7 @@ def test_an_input_whose_result_is_undefined_is_not_the_one_that_is_measured(unde
     comparison = Comparison(
         Reference(Answers(2), ("y",), bounds=lambda feeds, plain, enough: [Bound(float(near) - 2)]),
         Late(near, undefined),
-        lambda feeds, optimised: frozenset("y" if feeds["x"][0] < undefined else ""),
+        lambda feeds, optimised: Excluded(frozenset("y" if feeds["x"][0] < undefined else "")),
         allowance=Allowance(lambda: used[0]),
     )
     assert comparison.run(trials) is None
