@@ -39,7 +39,8 @@ def model(node: str, given: str, made: str, opset: int = 18) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("name", SELECTED)
 def test_only_optimize_selects_what_is_only_faster(name: str) -> None:
-    one = model(*SELECTED[name])
+    node, given, result = SELECTED[name]
+    one = model(node, given, result)
     operator = one.graph.node[0].op_type
     names = {lowering.name for lowering in faster.LOWERINGS[operator]}
     assert opshift.plan(one, opset=18).nothing_to_do
@@ -74,6 +75,7 @@ def test_blocks_of_argmax_found_at_run_time_are_exact(dtype: Any, last: int, kee
     one = model(node, f"{name}[a,b,m]", f"int64[a,b{',1' * keep}]")
     made = opshift.convert(one, optimize=True, verify=False)
     assert "blocked_at_run_time" in made.plan.steps[0].lowerings
+    assert isinstance(made.model, onnx.ModelProto)
     rng, run = np.random.default_rng(0), session_of(made.model)
     for length in LENGTHS:
         x = rows(rng, length, dtype).reshape(2, 3, length)
@@ -93,6 +95,7 @@ def test_blocks_of_hardmax_found_at_run_time_are_exact(dtype: Any) -> None:
     one = model("Hardmax (x)", f"{name}[a,b,m]", f"{name}[a,b,m]")
     made = opshift.convert(one, optimize=True, decompose=["Hardmax"], verify=False)
     assert "scattered_at_run_time" in made.plan.steps[0].lowerings
+    assert isinstance(made.model, onnx.ModelProto)
     rng, run = np.random.default_rng(0), session_of(made.model)
     for length in LENGTHS:
         x = rows(rng, length, dtype).reshape(2, 3, length)

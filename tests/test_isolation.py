@@ -298,9 +298,12 @@ def test_outputs_of_inputs_sent_together_end_an_answer_when_they_are_large(monke
     session = opened("g (int64[1] s) => (float[n] y) { y = ConstantOfShape(s) }")
     sent: list[int] = []
     genuine = session._worker._send
-    monkeypatch.setattr(
-        session._worker, "_send", lambda kind, *rest: (sent.append(len(rest[1])), genuine(kind, *rest))[1]
-    )
+
+    def counted(kind: Any, *rest: Any) -> Any:
+        sent.append(len(rest[1]))
+        return genuine(kind, *rest)
+
+    monkeypatch.setattr(session._worker, "_send", counted)
     batch = [{"s": np.array([8 if number < 40 else 200_000], np.int64)} for number in range(60)]
     found = session.run_all(batch)
     assert [one[0].size for one in found if not isinstance(one, RejectedError)] == [8] * 40 + [200_000] * 20

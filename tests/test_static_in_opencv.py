@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -97,7 +98,10 @@ def test_a_vector_of_computed_indices_runs_in_opencv(axis: int, size: int) -> No
     result = opshift.convert(model, target="opencv-4", require_proof=True)
     assert isinstance(result.model, onnx.ModelProto)
     rng = np.random.default_rng(0)
-    feeds = {"x": rng.standard_normal((4, 6)).astype(np.float32), "pairs": rng.integers(0, size, (3, 2))}
+    feeds: dict[str, np.ndarray[Any, Any]] = {
+        "x": rng.standard_normal((4, 6)).astype(np.float32),
+        "pairs": rng.integers(0, size, (3, 2)),
+    }
     net = cv2.dnn.readNetFromONNX(np.frombuffer(result.model.SerializeToString(), np.uint8))
     for name, value in feeds.items():
         net.setInput(value, name)

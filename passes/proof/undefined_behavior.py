@@ -15,8 +15,8 @@ import numpy.typing as npt
 import onnx
 
 from opshift.opsets.families.merged_axes import along_axis, elementwise
-from opshift.opsets.registry.node_traits import attributes_of, integers_of, selects, traits_of
-from opshift.opsets.registry.traits import Integers, Undefined
+from opshift.opsets.registry.node_traits import attributes_of, float_traits, integers_of, selects, traits_of
+from opshift.opsets.registry.traits import Integers, Trait, Undefined
 from opshift.passes.analysis.scopes import inlined
 from opshift.passes.base.limits import Limits
 from opshift.passes.graph.limits import MOST_AXES
@@ -33,6 +33,9 @@ from opshift.passes.proof.wider_types import is_float
 from opshift.passes.runtime import ort_opsets
 from opshift.passes.runtime.node_evaluator import Interpreter
 from opshift.passes.runtime.ort_models import ExcludedError, Feeds, RejectedError, Runnable
+
+_ONCE = frozenset({Trait.MOVES, Trait.SELECTS, Trait.ADDS, Trait.MULTIPLIES})
+"""The traits of operators whose results are rounded once, so that every kernel returns the same."""
 
 Places = npt.NDArray[np.bool_] | bool
 """Which elements of a value; True: all of them, or unknown."""
@@ -101,6 +104,18 @@ class UndefinedFilter:
     @functools.cached_property
     def _optimised_side(self) -> Trace:
         return Trace(ort_opsets.fit(self._original)[0], self._limits, optimised=True)
+
+    @functools.cached_property
+    def _rounded(self) -> frozenset[str]:
+        """The values that kernels compute in several steps, and those that depend on them.
+
+        Beside an undefined element, their other elements do not count either: rounding decides integers made of them.
+        """
+        found: set[str] = set()
+        for node in self._original.proto.graph.node:
+            if not _ONCE.issuperset(float_traits(node)) or not found.isdisjoint([*node.input, *outer_names(node)]):
+                found.update(node.output)
+        return frozenset(found)
 
     def __call__(self, feeds: Feeds, optimised: bool) -> Excluded:
         """Return the outputs, and the elements of outputs, whose differences do not count on this input."""
@@ -184,7 +199,7 @@ class UndefinedFilter:
         if len(node.output) != 1 or not (isinstance(read, np.ndarray) and isinstance(made, np.ndarray)):
             return True
         found: npt.NDArray[np.bool_] = np.zeros((), np.bool_)
-        if own.undefined is Undefined.BEYOND_INTEGERS:
+        if own.undefined is Undefined.BEYOND_INTEGERS and node.input[0] not in self._rounded:
             found = _beyond(read, made)
         axis = attributes_of(node).get("axis")
         rows = own.merges is along_axis and own.nan_undefined and isinstance(axis, int)
