@@ -11,6 +11,7 @@ in `rounding/`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -225,11 +226,15 @@ class Bounds:
         `unsigned`, the sign of a zero does not count: a kernel of the rewritten model drops it. With `approximate`, the
         error of approximations is accepted.
         """
-        self._unsigned = unsigned
-        self._rounding = Rounding(source, limits, approximate=approximate)
-        self._kernels = kernels
+        self._source, self._limits = source, limits
+        self._kernels, self._unsigned, self._approximate = kernels, unsigned, approximate
         self.coarse = 0
         """The number of inputs without a better bound."""
+
+    @functools.cached_property
+    def _rounding(self) -> Rounding:
+        """The model that runs node by node, which is prepared only if outputs differ: most do not."""
+        return Rounding(self._source, self._limits, approximate=self._approximate)
 
     def __call__(
         self, feeds: Feeds, outputs: Sequence[Any], enough: Enough, inexact: Collection[str] = ()
