@@ -272,8 +272,7 @@ def _normal(lifted: Lifted) -> Lifted:
         return lifted
     meaning, operands = lifted.operator.normal(lifted.meaning, lifted.operands)
     sources = tuple(
-        source if new == old else None
-        for source, new, old in zip(lifted.sources, operands, lifted.operands, strict=True)
+        index if new == old else None for index, new, old in zip(lifted.sources, operands, lifted.operands, strict=True)
     )
     return dataclasses.replace(lifted, meaning=meaning, operands=operands, sources=sources)
 

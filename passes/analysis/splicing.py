@@ -96,13 +96,13 @@ class Spliced:
         self.initializers.append(tensor_of(np.asarray(array, tensor_dtype_to_np_dtype(dtype)), dtype, name))
         return name
 
-    def call(self, source: str, name: str) -> str:
+    def call(self, current: str, name: str) -> str:
         """Rename a value if one of the nodes computes it; return its current name."""
-        if not any(source in node.output for node in self.nodes) or any(name in node.output for node in self.nodes):
-            return source
-        names = {source: name}
+        if not any(current in node.output for node in self.nodes) or any(name in node.output for node in self.nodes):
+            return current
+        names = {current: name}
         rename_values(self.nodes, names)
-        self.types = [value for value in self.types if value.name != source]
+        self.types = [value for value in self.types if value.name != current]
         self.outputs = [names.get(output, output) for output in self.outputs]
         return name
 

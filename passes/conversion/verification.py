@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from opshift.passes.proof.pair import Pair
 
 
-def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
+def _pair(change: Replace, source_opset: int, target_opset: int, semantics: str) -> Pair:
     from opshift.passes.proof.pair import Pair
     from opshift.passes.runtime import oracles
 
     operator, meaning, operands = change.lifted.operator, change.lifted.meaning, change.lifted.operands
     assumes = change.fragment.assumes
-    original, rewritten = alone(change, source, target)
+    original, rewritten = alone(change, source_opset, target_opset)
     names = list(original.graph.node[0].input)
     label = f"{change.typed_node.name}-{change.typed_node.since_version}"
 

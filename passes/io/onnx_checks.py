@@ -97,9 +97,9 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     return light
 
 
-def copy_fields(target: Message, source: Message, without: set[str]) -> None:
+def copy_fields(target: Message, message: Message, without: set[str]) -> None:
     """Copy all set fields of a message, except some."""
-    for entry, value in source.ListFields():
+    for entry, value in message.ListFields():
         if entry.name in without:
             continue
         if hasattr(value, "MergeFrom"):  # a message, or a repeated field

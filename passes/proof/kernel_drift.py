@@ -107,7 +107,7 @@ class KernelDrift:
         outputs = [others[value.name] for value in self._original.model.graph.output]
         if changed:
             return frozenset(name for node in changed for name in node.output), outputs
-        departs = any(self._departs(source, way, feeds) for source, way in self._ways)
+        departs = any(self._departs(runnable, way, feeds) for runnable, way in self._ways)
         return self._rounding if departs else frozenset(), outputs
 
     def _with_other_kernels(self, feeds: Feeds) -> Mapping[str, Any]:
@@ -135,9 +135,9 @@ class KernelDrift:
         found = self._rewritten.node(twin, values)
         return any(differs(values[name], value) is not None for name, value in found.items())
 
-    def _departs(self, source: Runnable, way: Interpreter, feeds: Feeds) -> bool:
+    def _departs(self, runnable: Runnable, way: Interpreter, feeds: Feeds) -> bool:
         """Return whether a whole model, optimized or not, differs from its nodes run one by one."""
-        runner = Runner(ort_opsets.fit(source)[0], self._limits)
+        runner = Runner(ort_opsets.fit(runnable)[0], self._limits)
         expected = list(way.run(feeds))
         return any(differs(list(runner.run(feeds, optimised)), expected) is not None for optimised in (False, True))
 

@@ -323,8 +323,8 @@ class PairComparison:
             )
             return Reference(OracleExecutor(pair, pair.oracle, self.limits), outputs, MISCOMPUTED, bounds)
         try:
-            source, note = ort_opsets.fit(Runnable(pair.original))
-            runner = Runner(source, self.limits)
+            runnable, note = ort_opsets.fit(Runnable(pair.original))
+            runner = Runner(runnable, self.limits)
             opening = runner.open(optimised=False).opening
         except RejectedError as error:
             if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):

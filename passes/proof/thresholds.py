@@ -173,15 +173,15 @@ def _equated(feeds: Feeds) -> Feeds | None:
 
 
 def at_thresholds(
-    source: Runnable, feeds: Sequence[Feeds], limits: Limits, afford: Callable[[int], bool]
+    runnable: Runnable, feeds: Sequence[Feeds], limits: Limits, afford: Callable[[int], bool]
 ) -> list[Feeds]:
     """Return inputs on both sides of comparisons, at several distances, given inputs that a model accepts.
 
     `afford` returns whether an input with so many elements may be run.
     """
-    if source.proto.ByteSize() > _WEIGHTS or scopes.expanded(source.proto) > scopes.INLINED:
+    if runnable.proto.ByteSize() > _WEIGHTS or scopes.expanded(runnable.proto) > scopes.INLINED:
         return []
-    flat = replace(source, proto=scopes.inlined(source.proto), path=None)
+    flat = replace(runnable, proto=scopes.inlined(runnable.proto), path=None)
     small = [one for one in feeds if _is_small(one)]
     parts = [(flat, small)]
     if any(_is_threshold(node) for top in flat.proto.graph.node for body in subgraphs(top) for node in body.node):
@@ -206,16 +206,16 @@ def _by_path(flat: Runnable, feeds: Sequence[Feeds], limits: Limits) -> list[tup
     return [(replace(flat, proto=paths.model(taken, values)), given) for taken, (values, given) in most]
 
 
-def _near(source: Runnable, feeds: Sequence[Feeds], limits: Limits, afford: Callable[[int], bool]) -> list[Feeds]:
-    compared = list(itertools.islice(_comparisons(summary(source.proto)), _MOST))
+def _near(runnable: Runnable, feeds: Sequence[Feeds], limits: Limits, afford: Callable[[int], bool]) -> list[Feeds]:
+    compared = list(itertools.islice(_comparisons(summary(runnable.proto)), _MOST))
     candidates = (*feeds, *filter(None, map(_equated, feeds))) if compared else ()
     given = [one for one in candidates if afford(_size(one))]
     if not given:
         return []
-    made = {name for node in source.proto.graph.node for name in node.output}
+    made = {name for node in runnable.proto.graph.node for name in node.output}
     names = list(dict.fromkeys(name for one in compared for name in one.names if name in made))
     try:
-        return _searched(compared, given, InnerValues(source, names, limits), afford)
+        return _searched(compared, given, InnerValues(runnable, names, limits), afford)
     except RejectedError:
         return []
 

@@ -159,9 +159,9 @@ def verify(
                 progress=report,
             )
             check = _compared(models)
-        for source in (before, after):
-            if source.origin is not None:
-                check_unchanged(source.origin)
+        for runnable in (before, after):
+            if runnable.origin is not None:
+                check_unchanged(runnable.origin)
         return Report(checks, check, seed, _versions(), effort, max_time, functools.partial(_about, before, after))
 
 

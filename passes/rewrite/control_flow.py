@@ -116,20 +116,20 @@ class _Expansion:
                 nodes.append(node)
                 continue
             expanded = True
-            for name, source in zip(node.output, spliced.outputs, strict=False):
+            for name, value in zip(node.output, spliced.outputs, strict=False):
                 if name in self._given_out:
-                    spliced.call(source, name)
+                    spliced.call(value, name)
             nodes += spliced.nodes
             graph.initializer.extend(spliced.initializers)
             graph.value_info.extend(spliced.types)
-            for name, source in zip(node.output, spliced.outputs, strict=False):
-                if name in self._given_out and source == name:
+            for name, value in zip(node.output, spliced.outputs, strict=False):
+                if name in self._given_out and value == name:
                     continue
                 if name in self._given_out:
                     label = self._names.new(f"{name}/Identity")
-                    nodes.append(named_node(label, IDENTITY, [renamed.get(source, source)], name))
+                    nodes.append(named_node(label, IDENTITY, [renamed.get(value, value)], name))
                 elif name:
-                    renamed[name] = renamed.get(source, source)
+                    renamed[name] = renamed.get(value, value)
         if expanded:
             replace_nodes(graph, nodes)
             for node in graph.node:

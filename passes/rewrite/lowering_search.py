@@ -321,8 +321,8 @@ class Deriver:
     def _in_wider_type(self, wide: WiderTypes, stack: tuple[Any, ...], limit: float) -> Fragment | Failure:
         """Derive a meaning in a wider type, between two Casts, which the target must support."""
         schema = schema_at("", CAST, self.legality.opset)
-        for source, to in ((wide.dtype, wide.wider), (wide.wider, wide.dtype)):
-            node = Node("", CAST, schema.since_version if schema else 1, {"to": to}, (Facts(source),), (True,))
+        for dtype, to in ((wide.dtype, wide.wider), (wide.wider, wide.dtype)):
+            node = Node("", CAST, schema.since_version if schema else 1, {"to": to}, (Facts(dtype),), (True,))
             if reason := self._native.why_not(node, nested=True):
                 return Failure(reason)
         found = self.derive(wide.lifted, stack, limit)
@@ -390,10 +390,7 @@ def _assembled(body: Body, specialised: Specialised, derived: Sequence[_Derived]
     lowerings = [body.name]
     spent, assumes, rounds = body.cost, body.assumes, body.rounds
     for (_, inputs, names, _), (fragment, refs) in zip(specialised.pending, derived, strict=True):
-        operands = tuple(
-            None if source is None else source if isinstance(source, Constant) else at[inputs[source]]
-            for source in refs
-        )
+        operands = tuple(None if ref is None else ref if isinstance(ref, Constant) else at[inputs[ref]] for ref in refs)
         base = len(written)
         written.extend(
             dataclasses.replace(leaf, inputs=tuple(moved(ref, base, operands) for ref in leaf.inputs))

@@ -109,21 +109,21 @@ class _Sequences:
                 continue
             changed = True
             self.steps.append(step._replace(node=where))
-            for name, source in zip(node.output, found.outputs, strict=True):
-                if name and source and source != name:
-                    nodes += self._renamed(name, renamed.get(source, source), renamed)
+            for name, value in zip(node.output, found.outputs, strict=True):
+                if name and value and value != name:
+                    nodes += self._renamed(name, renamed.get(value, value), renamed)
         if changed:
             replace_nodes(graph, nodes)
             for node in graph.node:
                 rename(node, renamed)
         return {name: renamed_in(one, renamed) for name, one in held.items()}
 
-    def _renamed(self, name: str, source: str, renamed: dict[str, str]) -> list[onnx.NodeProto]:
+    def _renamed(self, name: str, value: str, renamed: dict[str, str]) -> list[onnx.NodeProto]:
         """Rewire the consumers of a value to another one; return the Identity that a graph output needs."""
         if name not in self._given_out:
-            renamed[name] = source
+            renamed[name] = value
             return []
-        return [named_node(self._names.new(f"{name}/Identity"), IDENTITY, [source], name)]
+        return [named_node(self._names.new(f"{name}/Identity"), IDENTITY, [value], name)]
 
     def _replaced(
         self,
@@ -148,14 +148,14 @@ class _Sequences:
         if node.op_type == SEQUENCE_MAP:
             return self._mapped(node, scope, held, given, found)
         if reader := self._readers.get(node.op_type):
-            source = None if not given or given[0] is None else reader(node, scope, given, found)
-            if source is None:
+            value = None if not given or given[0] is None else reader(node, scope, given, found)
+            if value is None:
                 return None
             if node.output[0] in self._given_out:
-                source = found.call(source, node.output[0])
-            if source in held:
-                held[node.output[0]] = held[source]
-            found.outputs = [source]
+                value = found.call(value, node.output[0])
+            if value in held:
+                held[node.output[0]] = held[value]
+            found.outputs = [value]
             return self._step(Action.INLINE, node, "its tensors are known")
         made = self._makers[node.op_type](node, scope, given, found)
         if made is not None:

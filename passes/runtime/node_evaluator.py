@@ -117,7 +117,7 @@ class Interpreter:
 
     def __init__(
         self,
-        source: Runnable,
+        runnable: Runnable,
         limits: Limits = Limits(),  # noqa: B008 (frozen)
         by_oracle: frozenset[str] = frozenset(),
         semantics: str = "runtime",
@@ -125,12 +125,12 @@ class Interpreter:
         strict: bool = True,
     ) -> None:
         """Store the model; a node's session is opened when it is first reached."""
-        self.model = inlined(source.proto)
+        self.model = inlined(runnable.proto)
         self._limits = limits
         self._by_oracle = by_oracle
         self._semantics = semantics
         self._strict = strict
-        self._directory = source.directory or (source.path.parent if source.path else None)
+        self._directory = runnable.directory or (runnable.path.parent if runnable.path else None)
         self.model = _with_attributes(self.model, self._directory)
         self.oracles: dict[str, None] = {}
         self._rounding: InnerRounding | None = None
@@ -467,9 +467,9 @@ def _facts(array: Array) -> Facts:
 
 def _operands(lifted: Lifted, inputs: Values) -> Iterator[Array | None]:
     """Yield the value of each operand: an input, or a constant from an attribute."""
-    for source, facts in zip(lifted.sources, lifted.operands, strict=True):
+    for index, facts in zip(lifted.sources, lifted.operands, strict=True):
         known = facts.known if facts else None
-        yield known if source is None else inputs[source]
+        yield known if index is None else inputs[index]
 
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)

@@ -36,9 +36,9 @@ def run(model: bytes, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 
     outputs = [output.name for output in onnx.ModelProto.FromString(model).graph.output]
     with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "m.onnx"), Path(folder, "m.mnn")
-        source.write_bytes(model)
-        command = ["mnnconvert", "-f", "ONNX", "--modelFile", str(source), "--MNNModel", str(target)]
+        model_file, target = Path(folder, "m.onnx"), Path(folder, "m.mnn")
+        model_file.write_bytes(model)
+        command = ["mnnconvert", "-f", "ONNX", "--modelFile", str(model_file), "--MNNModel", str(target)]
         _tools.mnnconvert([*command, "--bizCode", "x"])
         if not target.exists():
             raise ValueError("mnnconvert writes nothing")

@@ -35,12 +35,12 @@ def run(model: bytes, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 
     outputs = [output.name for output in onnx.ModelProto.FromString(model).graph.output]
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "m.onnx")
-        source.write_bytes(model)
+        model_file = Path(folder, "m.onnx")
+        model_file.write_bytes(model)
         shapes = ",".join(
             f"[{','.join(map(str, array.shape))}]{KINDS.get(array.dtype.name, '?')}" for array in inputs.values()
         )
-        command = [_pnnx(), str(source), f"inputshape={shapes}", "fp16=0"]
+        command = [_pnnx(), str(model_file), f"inputshape={shapes}", "fp16=0"]
         done = subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=False)
         written = Path(folder, "m.ncnn.param")
         if done.returncode or not written.exists():

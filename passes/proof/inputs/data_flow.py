@@ -168,8 +168,8 @@ def _below(limit: str, view: ModelSummary) -> Lookup:
     known = view.constant(limit)
     if known is not None and known.size == 1:
         return Lookup((int(known.item()),), beyond=True)
-    source = view.origin(limit)
-    return Lookup((DrawnLength(source),) if source in view.inputs else (None,), beyond=True)
+    origin = view.origin(limit)
+    return Lookup((DrawnLength(origin),) if origin in view.inputs else (None,), beyond=True)
 
 
 def _length(view: ModelSummary, name: str, axis: int) -> Length:

@@ -61,20 +61,20 @@ def read(path: str | os.PathLike[str], specs: Sequence[Spec]) -> tuple[UserInput
 
 
 def of(
-    source: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]], specs: Sequence[Spec]
+    inputs: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]], specs: Sequence[Spec]
 ) -> tuple[UserInputs, ...]:
     """Return the inputs in a file or directory, see `read`, or in one or several mappings by name.
 
     Raises:
         UsageError: they do not fit the model.
     """
-    if isinstance(source, list | tuple):
-        return tuple(found for one in source for found in of(one, specs))
-    if not isinstance(source, Mapping):
-        return read(cast(str, source), specs)
+    if isinstance(inputs, list | tuple):
+        return tuple(found for one in inputs for found in of(one, specs))
+    if not isinstance(inputs, Mapping):
+        return read(cast(str, inputs), specs)
     known = {spec.name: spec for spec in specs}
     given: dict[str, Value] = {}
-    for name, value in source.items():
+    for name, value in inputs.items():
         if name not in known:
             raise UsageError(
                 f"A value is given for {name}, and the model has no such input: it has {', '.join(known)}."

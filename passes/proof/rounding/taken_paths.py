@@ -103,9 +103,9 @@ class Paths:
             spliced = self._spliced(node, one, values, names)
             found.graph.node.extend(spliced.nodes)
             found.graph.initializer.extend(spliced.initializers)
-            for source, name in zip(spliced.outputs, node.output, strict=False):
+            for value, name in zip(spliced.outputs, node.output, strict=False):
                 if name:
-                    found.graph.node.append(named_node(name, IDENTITY, [source], name))
+                    found.graph.node.append(named_node(name, IDENTITY, [value], name))
         return found
 
     def _spliced(self, node: onnx.NodeProto, taken: int, values: Mapping[str, Any], names: Names) -> Spliced:

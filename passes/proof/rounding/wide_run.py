@@ -42,11 +42,11 @@ from opshift.passes.runtime.ort_models import ExcludedError, Feeds, RejectedErro
 class WideModel:
     """A model and its nodes in wide types."""
 
-    def __init__(self, source: Runnable, limits: Limits) -> None:
+    def __init__(self, runnable: Runnable, limits: Limits) -> None:
         """Keep the model; nothing is run yet."""
-        source = replace(source, proto=inputs_apart(trained_apart(inlined(source.proto))), path=None)
-        self.plain = Interpreter(source, limits)
-        self._wide = Interpreter(source, limits)
+        runnable = replace(runnable, proto=inputs_apart(trained_apart(inlined(runnable.proto))), path=None)
+        self.plain = Interpreter(runnable, limits)
+        self._wide = Interpreter(runnable, limits)
         graph = self.plain.model.graph
         opsets = versions(self.plain.model)
         self.nodes = tuple(WideNode.of(node, opsets) for node in graph.node)
