@@ -119,9 +119,9 @@ def schema_text(schema: onnx.defs.OpSchema) -> str:
         required = "required" if attribute.required else "optional"
         lines.append(f"attribute {name} {_bare(attribute.type)} {required} default {value!r}")
         lines += _paragraph(attribute.description)
-    for kind, parameters in (("input", schema.inputs), ("output", schema.outputs)):
+    for role, parameters in (("input", schema.inputs), ("output", schema.outputs)):
         for parameter in parameters:
-            lines.append(f"{kind} {parameter.name} {_bare(parameter.option)} {parameter.type_str}")
+            lines.append(f"{role} {parameter.name} {_bare(parameter.option)} {parameter.type_str}")
             lines += _paragraph(parameter.description)
     for constraint in sorted(schema.type_constraints, key=lambda constraint: constraint.type_param_str):
         lines.append(f"type {constraint.type_param_str} {', '.join(sorted(constraint.allowed_type_strs))}")

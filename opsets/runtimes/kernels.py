@@ -264,8 +264,8 @@ def lost_types(name: str, source_opset: int, target_opset: int) -> frozenset[str
 def _deciding(schema: Schema) -> list[Parameter]:
     """Return the first input, and the outputs whose type no input has."""
     first = schema.input(0)
-    given = {parameter.type_variable for parameter in schema.inputs}
-    others = [parameter for parameter in schema.outputs if parameter.type_variable not in given]
+    bound = {parameter.type_variable for parameter in schema.inputs}
+    others = [parameter for parameter in schema.outputs if parameter.type_variable not in bound]
     return others if first is None else [first, *others]
 
 
@@ -530,8 +530,8 @@ def named_output(node: Node, opset: int) -> str:
     dtype = next((one for key in _NAMING if (one := node.attributes.get(key))), None)
     if schema is None or not isinstance(dtype, int) or not schema.outputs:
         return ""
-    given = {schema.inputs[min(index, len(schema.inputs) - 1)].type_variable for index in range(len(node.inputs))}
-    return "" if schema.outputs[0].type_variable in given else type_name(dtype)
+    bound = {schema.inputs[min(index, len(schema.inputs) - 1)].type_variable for index in range(len(node.inputs))}
+    return "" if schema.outputs[0].type_variable in bound else type_name(dtype)
 
 
 _NAMING = ("dtype", "output_datatype", "output_dtype", "to")

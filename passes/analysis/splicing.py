@@ -107,13 +107,13 @@ class Spliced:
         return name
 
     def add(
-        self, body: onnx.GraphProto, given: Mapping[str, str], fresh: Callable[[str], str], label: Callable[[str], str]
+        self, body: onnx.GraphProto, inputs: Mapping[str, str], fresh: Callable[[str], str], label: Callable[[str], str]
     ) -> list[str]:
-        """Add the nodes of a graph whose inputs are `given`; return the names of its outputs.
+        """Add the nodes of a graph with these `inputs`; return the names of its outputs.
 
         `fresh` creates unique names of values, and `label` unique names of nodes.
         """
-        names = dict(given)
+        names = dict(inputs)
         for tensor in body.initializer:
             if tensor.name not in names:
                 names[tensor.name] = fresh(tensor.name)
@@ -128,7 +128,7 @@ class Spliced:
                     names[name] = copy.output[place] = fresh(name)
             self.nodes.append(copy)
         for value in body.value_info:
-            if value.name in names and value.name not in given:
+            if value.name in names and value.name not in inputs:
                 self.types.append(onnx.ValueInfoProto.FromString(value.SerializeToString()))
                 self.types[-1].name = names[value.name]
         return [names.get(value.name, value.name) for value in body.output]

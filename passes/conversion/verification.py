@@ -257,7 +257,7 @@ def _within(
     rewritten: onnx.ModelProto,
     folders: tuple[Any, Any],
     bound: float,
-    given: Any,
+    user_inputs: Any,
     options: Options,
 ) -> Check:
     """Compare a model with its version in narrower floats, on other inputs than those that selected the nodes."""
@@ -269,7 +269,7 @@ def _within(
     before, after = (read(model, folder) for model, folder in zip((original, rewritten), folders, strict=True))
     allowed = limits.limits(options.timeout, options.memory, (before.proto, after.proto))
     try:
-        inputs = usual_inputs(before, given, options.seed + 1, allowed, fixed=after)
+        inputs = usual_inputs(before, user_inputs, options.seed + 1, allowed, fixed=after)
     except (UntestableError, RejectedError) as error:
         return Check("", "", Verdict.UNCHECKED, str(error), "", 0)
     return compare_within_bound(before, after, inputs, bound, allowed)

@@ -381,7 +381,7 @@ def _moving(model: onnx.ModelProto, weights: Weights | None, threshold: int) -> 
     outside = [tensor for tensor in traversal.tensors(found) if external.is_external(tensor)]
     if weights == "embed":
         return outside
-    graphs = (body.graph for body in found if isinstance(body.graph, onnx.GraphProto))
+    graphs = (view.graph for view in found if isinstance(view.graph, onnx.GraphProto))
     inside = (tensor for graph in graphs for tensor in graph.initializer if not external.is_external(tensor))
     # Strings have no size.
     large = (tensor for tensor in inside if (size := external.size(tensor)) is not None and size >= threshold)

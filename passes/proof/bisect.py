@@ -118,8 +118,8 @@ class Trace:
         graph.node.extend(self.nodes[index] for index in nodes)
         read = {name for index in nodes for name in self.reads(index)}
         graph.initializer.extend(tensor for name, tensor in self.constants.items() if name in read)
-        for name, kind in inputs.items():
-            graph.input.add(name=name, type=kind)
+        for name, value_type in inputs.items():
+            graph.input.add(name=name, type=value_type)
         graph.output.append(output)
         old = self.runnable.proto
         proto = helper.make_model(
@@ -140,9 +140,11 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]
         for attribute in node.attribute:
-            for body in held_graphs(attribute):
-                own = {value.name for value in body.input} | {name for each in body.node for name in each.output}
-                _rename(body, {old: new for old, new in names.items() if old not in own})
+            for subgraph in held_graphs(attribute):
+                own = {value.name for value in subgraph.input} | {
+                    name for each in subgraph.node for name in each.output
+                }
+                _rename(subgraph, {old: new for old, new in names.items() if old not in own})
     for value in (*graph.input, *graph.output):
         value.name = names.get(value.name, value.name)
 
@@ -246,7 +248,7 @@ def _cut(
         before.part(nodes_before, types, onnx.ValueInfoProto(name=name, type=type_of(values[name])), {}),
         after.part(
             nodes_after,
-            {stops.get(leaf, leaf): kind for leaf, kind in types.items()},
+            {stops.get(leaf, leaf): value_type for leaf, value_type in types.items()},
             onnx.ValueInfoProto(name=name, type=type_of(found[name])),
             renamed,
         ),

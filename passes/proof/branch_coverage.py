@@ -113,8 +113,8 @@ def _conditionals(model: onnx.ModelProto) -> list[_If]:
         known = {**known, **_constants(graph, defaults)}
         for node in graph.node:
             if node.op_type != IF or node.domain not in ("", "ai.onnx"):
-                for body in subgraphs(node):
-                    visit(body, within, node.op_type, known)
+                for branch in subgraphs(node):
+                    visit(branch, within, node.op_type, known)
                 continue
             place = len(found)
             found.append(_If(node, within, inside, known.get(node.input[0])))
@@ -269,9 +269,9 @@ def _entered(runnable: Runnable, place: int) -> Runnable:
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(2, np.int64), name))
     if proto.ir_version < DEFAULTS:
         proto.graph.input.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, []))
-    given = [name, "", *node.input[2:]]
+    names = [name, "", *node.input[2:]]
     del node.input[:]
-    node.input.extend(given)
+    node.input.extend(names)
     return replace(runnable, proto=proto, path=None)
 
 

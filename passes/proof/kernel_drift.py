@@ -70,7 +70,7 @@ class KernelDrift:
         lost: set[str] = set()
         graph = self._original.model.graph
         for node in graph.node:
-            own = (node, *(one for body in subgraphs(node) for one in nested_nodes(body)))
+            own = (node, *(one for subgraph in subgraphs(node) for one in nested_nodes(subgraph)))
             loses = loses_signs(node) or any(map(self._is_chosen, own))
             if loses or not lost.isdisjoint((*node.input, *outer_names(node))):
                 lost.update(node.output)
@@ -131,7 +131,7 @@ class KernelDrift:
     def _changes(self, node: onnx.NodeProto, twin: onnx.NodeProto | None, values: Mapping[str, Any]) -> bool:
         """Return whether a node's outputs differ at the opset of the rewritten model."""
         if twin is None:  # nodes in its subgraphs were rewritten, so the other nodes there stay
-            return not all(map(selects, (inner for body in subgraphs(node) for inner in nested_nodes(body))))
+            return not all(map(selects, (inner for subgraph in subgraphs(node) for inner in nested_nodes(subgraph))))
         found = self._rewritten.node(twin, values)
         return any(differs(values[name], value) is not None for name, value in found.items())
 

@@ -183,9 +183,9 @@ def _options(
     """Return the command options that affect the comparison."""
     asked = {"--semantics": semantics if semantics != "runtime" else None, "--timeout": timeout, "--memory": memory}
     asked |= {"--effort": effort if effort != "normal" else None, "--assume-opset": assume_opset}
-    given = [part for name, value in asked.items() if value is not None for part in (name, f"{value}")]
+    options = [part for name, value in asked.items() if value is not None for part in (name, f"{value}")]
     permitted = [part for path in allow_paths for part in ("--allow-path", os.fspath(path))]
-    return ["--exact"] * exact + given + permitted
+    return ["--exact"] * exact + options + permitted
 
 
 def _compared(models: WholeModels) -> Check:

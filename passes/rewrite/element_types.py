@@ -198,18 +198,18 @@ class _Retyping:
                 if value.type.tensor_type.elem_type:
                     value.type.tensor_type.elem_type = dtype
         self._nodes(graph, path)
-        given: set[str] = set()
+        returned: set[str] = set()
         for value, dtype in zip(proto.output, types.outputs or [None] * len(proto.output), strict=False):
             name = graph.current_name(value.name)
             declared = scope[value.name]
             wanted = dtype or (declared.dtype if declared is not None else None) or graph.dtype(name)
             held = self._as(graph, name, wanted) if wanted else name
-            if held in given or (held != value.name and held not in values_made(graph)):
+            if held in returned or (held != value.name and held not in values_made(graph)):
                 # A graph must compute its outputs itself, each once.
                 made = self.names.new(value.name)
                 graph.nodes.append(named_node(made, IDENTITY, [held], made))
                 held = made
-            given.add(held)
+            returned.add(held)
             value.name = held
             if wanted and value.type.tensor_type.elem_type:
                 value.type.tensor_type.elem_type = wanted

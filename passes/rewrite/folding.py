@@ -78,8 +78,8 @@ def _unused(graph: onnx.GraphProto, missing: Collection[str], *, inner: bool) ->
             found = found or (not is_constant(node) and (inner or node.op_type in missing))
             continue
         needed.update(node.input)
-        for body in subgraphs(node):
-            has, read = _unused(body, missing, inner=True)
+        for subgraph in subgraphs(node):
+            has, read = _unused(subgraph, missing, inner=True)
             found, needed = found or has, needed | read
     return found, needed
 

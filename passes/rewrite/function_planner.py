@@ -284,8 +284,8 @@ def describe_function(
     for name in function.output:
         graph.output.add(name=name)
     bind_attributes(graph, bound, known=known)
-    given = len(inputs)
-    absent = [name for index, name in enumerate(function.input) if known and (index >= given or inputs[index] is None)]
+    count = len(inputs)
+    absent = [name for index, name in enumerate(function.input) if known and (index >= count or inputs[index] is None)]
     return describe(as_model, absent)
 
 

@@ -310,8 +310,8 @@ class Deriver:
         if isinstance(found, Failure):
             return found
         refs = tuple(None if facts is None else Input(index) for index, facts in enumerate(lifted.operands))
-        given = lifted.operator.facts(lifted.meaning, lifted.operands) if lifted.operator.facts else ()
-        rows = tuple(Facts(facts.dtype, None if facts.shape is None else facts.shape[1:]) for facts in given[carries:])
+        known = lifted.operator.facts(lifted.meaning, lifted.operands) if lifted.operator.facts else ()
+        rows = tuple(Facts(facts.dtype, None if facts.shape is None else facts.shape[1:]) for facts in known[carries:])
         loop = FragmentNode(LOOP, {}, (refs[0], None, *refs[1:]), len(lifted.used), LoopBody(found, carried, rows))
         outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
         if (cost := found.cost + LOOP_COST) >= limit:

@@ -315,8 +315,8 @@ def _part(operand: str, node: onnx.NodeProto, site: _Site, makers: Mapping[str, 
 def _parameter(operand: str, maker: onnx.NodeProto, place: int, array: npt.NDArray[Any], dtype: int) -> _Part:
     """Return a scale or a zero point; a single one becomes a scalar."""
     wanted = array.reshape(()) if array.size == 1 else array
-    given = maker.input[place] if place < len(maker.input) else ""
-    return _Part(operand, given if wanted.shape == array.shape else "", constant(wanted, dtype))
+    name = maker.input[place] if place < len(maker.input) else ""
+    return _Part(operand, name if wanted.shape == array.shape else "", constant(wanted, dtype))
 
 
 def _quantized(lifted: Lifted, data: Facts, dtype: int | None) -> Quantized | Reason:

@@ -72,13 +72,13 @@ def _one_meaning(node: onnx.NodeProto, attributes: Mapping[str, Any], *versions:
     operator = operator_for("", node.op_type)
     if operator is None:
         return False
-    given = {key: freeze(value.decode() if isinstance(value, bytes) else value) for key, value in attributes.items()}
+    values = {key: freeze(value.decode() if isinstance(value, bytes) else value) for key, value in attributes.items()}
     facts = tuple(Facts() if name else None for name in node.input)
     used = tuple(bool(name) for name in node.output)
     lifted = []
     for version in versions:
         known = onnx.defs.get_schema(node.op_type, version, "").attributes
-        own = {name: value for name, value in given.items() if name in known}
+        own = {name: value for name, value in values.items() if name in known}
         lifted.append(lift(operator, Node("", node.op_type, version, own, facts, used), "runtime"))
     meanings = {(one.meaning, one.operands) for one in lifted if isinstance(one, Lifted)}
     return len(meanings) == 1 and all(isinstance(one, Lifted) for one in lifted)

@@ -45,6 +45,6 @@ def run(model: bytes, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         module = MNN.nn.load_module_from_file(str(target), list(inputs), outputs)
         kinds = {"float32": MNN.expr.float, "int32": MNN.expr.int, "uint8": MNN.expr.uint8, "int8": MNN.expr.int8}
         arrays = [array.astype(INSIDE.get(array.dtype.name, array.dtype)) for array in inputs.values()]
-        given = [MNN.expr.const(one, list(one.shape), MNN.expr.NCHW, kinds[one.dtype.name]) for one in arrays]
-        found = [MNN.expr.convert(one, MNN.expr.NCHW) for one in module.forward(given)]
+        constants = [MNN.expr.const(one, list(one.shape), MNN.expr.NCHW, kinds[one.dtype.name]) for one in arrays]
+        found = [MNN.expr.convert(one, MNN.expr.NCHW) for one in module.forward(constants)]
         return {name: np.array(one.read()) for name, one in zip(outputs, found, strict=True)}

@@ -40,7 +40,7 @@ class UsualInputs:
 
 
 def usual_inputs(
-    runnable: Runnable, given: Any, seed: int, limits: Limits, *, fixed: Runnable | None = None
+    runnable: Runnable, inputs: Any, seed: int, limits: Limits, *, fixed: Runnable | None = None
 ) -> UsualInputs:
     """Return the user inputs, completed by typical ones, or only typical ones.
 
@@ -54,7 +54,7 @@ def usual_inputs(
     specs = generator.specs(runnable.proto.graph)
     if fixed is not None:
         specs, _ = as_fixed(specs, generator.specs(fixed.proto.graph))
-    sets = () if given is None else user_inputs.of(given, specs)
+    sets = () if inputs is None else user_inputs.of(inputs, specs)
     session = Session(runnable, optimised=False, limits=limits)
     rng = np.random.default_rng(seed)
     described = f"{len(sets)} given" if sets else f"normally distributed and zeros, seed {seed}"

@@ -75,9 +75,9 @@ class WideModel:
             if perturbation and all(perturbation.first.exact[name] for name in node.made):
                 _copy(run, perturbation.first, node.made)
                 continue
-            given = read = {name: values[name] for name in node.read}
+            unmoved = read = {name: values[name] for name in node.read}
             if perturbation:
-                read = perturbation.read(node, given)
+                read = perturbation.read(node, unmoved)
             chosen = perturbation is not None and perturbation.narrow and node.rounds_on_the_way
             inside = perturbation.inside(node) if perturbation and _feeds_back(node) else None
             results, narrow = self._node(node, read, plain, narrow=chosen, inside=inside)
@@ -87,7 +87,7 @@ class WideModel:
             if perturbation:
                 results = perturbation.made(node, read, results, narrow=narrow and not chosen)
                 if perturbation.decides_ties(node):
-                    other, _ = self._node(node, perturbation.opposite(given, read), plain, narrow=chosen)
+                    other, _ = self._node(node, perturbation.opposite(unmoved, read), plain, narrow=chosen)
                     results = perturbation.with_ties(results, other)
             results = {name: as_integers(value, plain[name]) for name, value in results.items()}
             if not perturbation and node.quantizes(plain):
