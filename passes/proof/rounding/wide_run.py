@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from opshift.opsets.families.merged_axes import elementwise
+from opshift.opsets.families.merged_axes import is_elementwise
 from opshift.opsets.registry.inner_rounding import InnerRounding
 from opshift.opsets.registry.node_traits import float_traits, is_exact, is_firm, traits_of
 from opshift.opsets.registry.traits import Trait
@@ -263,7 +263,7 @@ def _firm(
     exact = all(map(is_exact, node.computing)) or not any(is_float_array(plain[name]) for name in node.made)
     read = [run.exact.get(name, False) or (exact and run.firm.get(name, False)) for name in node.read]
     overflown = _overflown(run, node, results, plain, narrow=narrow)
-    if traits_of(node.node).merges is elementwise:
+    if is_elementwise(traits_of(node.node)):
         return {name: _spread([*read, ~overflown[name]], plain[name]) for name in node.made}
     firm = bool(np.all([np.all(mask) for mask in read])) and not any(mask.any() for mask in overflown.values())
     return dict.fromkeys(node.made, firm)
