@@ -373,10 +373,10 @@ def _beside_lowest(what: Any, operands: Operands) -> Mapping[str, Any]:
 
 
 def _ends(dtype: int | None) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    kind = onnx.helper.tensor_dtype_to_np_dtype(dtype or TensorProto.FLOAT)
+    numpy_type = onnx.helper.tensor_dtype_to_np_dtype(dtype or TensorProto.FLOAT)
     if dtype in INTEGERS:
-        return np.array(np.iinfo(kind).min, kind), np.array(np.iinfo(kind).max, kind)
-    return np.array(-np.inf, kind), np.array(np.inf, kind)
+        return np.array(np.iinfo(numpy_type).min, numpy_type), np.array(np.iinfo(numpy_type).max, numpy_type)
+    return np.array(-np.inf, numpy_type), np.array(np.inf, numpy_type)
 
 
 @lowering(13, applies_if=_padded, bind=_beside_lowest)
@@ -398,8 +398,8 @@ def _integers(what: Any, operands: Operands) -> Reason | None:
 
 def _fields(what: Any, operands: Operands) -> Mapping[str, Any]:
     dtype = first(operands).dtype
-    kind = onnx.helper.tensor_dtype_to_np_dtype(dtype or TensorProto.INT64)
-    end = np.array(-1, kind) if dtype in SIGNED else _ends(dtype)[1]
+    numpy_type = onnx.helper.tensor_dtype_to_np_dtype(dtype or TensorProto.INT64)
+    end = np.array(-1, numpy_type) if dtype in SIGNED else _ends(dtype)[1]
     return {"keepdims": what.keepdims, "noop": what.noop_with_empty_axes, "end": Tensor(end)}
 
 

@@ -176,8 +176,8 @@ def inline(model: onnx.ModelProto) -> onnx.ModelProto:
     return _parsed(onnx.ModelProto, _call("inline", model.SerializeToString()))
 
 
-def _parsed(kind: type[Parsed], data: bytes) -> Parsed:
-    made: Parsed = kind()
+def _parsed(message_type: type[Parsed], data: bytes) -> Parsed:
+    made: Parsed = message_type()
     made.ParseFromString(data)
     return made
 
@@ -328,10 +328,10 @@ def _error(name: str, text: str) -> Exception:
         "ValidationError": onnx.checker.ValidationError,
         "SchemaError": onnx.defs.SchemaError,
     }
-    kind = own.get(name) or getattr(builtins, name, RuntimeError)
-    if isinstance(kind, type) and issubclass(kind, Exception):
+    error_type = own.get(name) or getattr(builtins, name, RuntimeError)
+    if isinstance(error_type, type) and issubclass(error_type, Exception):
         with contextlib.suppress(TypeError):  # a UnicodeError has more arguments
-            return kind(text)
+            return error_type(text)
     return RuntimeError(text)
 
 

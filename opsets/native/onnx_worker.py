@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def _loaded(name: str, path: str) -> Any:
     """Load a module from a file, independently of the module search path."""
     extension = path.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
-    kind: Any = importlib.machinery.ExtensionFileLoader if extension else importlib.machinery.SourceFileLoader
-    spec = importlib.util.spec_from_file_location(name, path, loader=kind(name, path))
+    loader: Any = importlib.machinery.ExtensionFileLoader if extension else importlib.machinery.SourceFileLoader
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader(name, path))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -73,8 +73,8 @@ def in_wide_type(**numbers: float) -> Callable[[Any, Operands], Mapping[str, Any
     def bind(meaning: Any, operands: Operands) -> Mapping[str, Any]:
         to = operands[0].dtype if operands[0] else None
         within = TensorProto.FLOAT if to in {None, TensorProto.FLOAT16, TensorProto.BFLOAT16} else to
-        kind = onnx.helper.tensor_dtype_to_np_dtype(within or TensorProto.FLOAT)
-        bound = {name: Tensor(np.array(number, kind)) for name, number in numbers.items()}
+        numpy_type = onnx.helper.tensor_dtype_to_np_dtype(within or TensorProto.FLOAT)
+        bound = {name: Tensor(np.array(number, numpy_type)) for name, number in numbers.items()}
         return {**bound, "within": within, "to": to}
 
     return bind

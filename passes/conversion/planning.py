@@ -54,7 +54,7 @@ def plan_request(
     lost = _constants(request)
     view = request.known.view(request.model, bool(lost), lambda: shown(request, lost))
     model = view.shown
-    analysis = Analysis(source.bodies, source.static, source.inferred) if model is source.model else None
+    analysis = Analysis(source.views, source.static, source.inferred) if model is source.model else None
     planner = Planner(
         model,
         request.goal,

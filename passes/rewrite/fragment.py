@@ -178,8 +178,6 @@ def moved(ref: ValueRef, base: int, operands: Sequence[ValueRef]) -> ValueRef:
 def operand_sources(lifted: Lifted) -> tuple[int | Constant | None, ...]:
     """Return, for each operand, the index of the node's input, or its constant."""
     return tuple(
-        source
-        if source is not None or facts is None
-        else Constant(facts.value or Tensor(np.zeros(0)), facts.dtype or 0)
-        for source, facts in zip(lifted.sources, lifted.operands, strict=True)
+        index if index is not None or facts is None else Constant(facts.value or Tensor(np.zeros(0)), facts.dtype or 0)
+        for index, facts in zip(lifted.sources, lifted.operands, strict=True)
     )

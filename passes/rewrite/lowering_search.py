@@ -306,8 +306,8 @@ class Deriver:
         if isinstance(found, Failure):
             return found
         refs = tuple(None if facts is None else Input(index) for index, facts in enumerate(lifted.operands))
-        given = lifted.operator.facts(lifted.meaning, lifted.operands) if lifted.operator.facts else ()
-        rows = tuple(Facts(facts.dtype, None if facts.shape is None else facts.shape[1:]) for facts in given[carries:])
+        known = lifted.operator.facts(lifted.meaning, lifted.operands) if lifted.operator.facts else ()
+        rows = tuple(Facts(facts.dtype, None if facts.shape is None else facts.shape[1:]) for facts in known[carries:])
         loop = FragmentNode(LOOP, {}, (refs[0], None, *refs[1:]), len(lifted.used), LoopBody(found, carried, rows))
         outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
         if (cost := found.cost + LOOP_COST) >= limit:
@@ -317,8 +317,8 @@ class Deriver:
     def _in_wider_type(self, wide: WiderTypes, stack: tuple[Any, ...], limit: float) -> Fragment | Failure:
         """Derive a meaning in a wider type, between two Casts, which the target must support."""
         schema = schema_at("", CAST, self.legality.opset)
-        for source, to in ((wide.dtype, wide.wider), (wide.wider, wide.dtype)):
-            node = Node("", CAST, schema.since_version if schema else 1, {"to": to}, (Facts(source),), (True,))
+        for dtype, to in ((wide.dtype, wide.wider), (wide.wider, wide.dtype)):
+            node = Node("", CAST, schema.since_version if schema else 1, {"to": to}, (Facts(dtype),), (True,))
             if reason := self._native.why_not(node, nested=True):
                 return Failure(reason)
         found = self.derive(wide.lifted, stack, limit)
@@ -386,10 +386,7 @@ def _assembled(body: Body, specialised: Specialised, derived: Sequence[_Derived]
     lowerings = [body.name]
     spent, assumes, rounds = body.cost, body.assumes, body.rounds
     for (_, inputs, names, _), (fragment, refs) in zip(specialised.pending, derived, strict=True):
-        operands = tuple(
-            None if source is None else source if isinstance(source, Constant) else at[inputs[source]]
-            for source in refs
-        )
+        operands = tuple(None if ref is None else ref if isinstance(ref, Constant) else at[inputs[ref]] for ref in refs)
         base = len(written)
         written.extend(
             dataclasses.replace(leaf, inputs=tuple(moved(ref, base, operands) for ref in leaf.inputs))

@@ -418,9 +418,9 @@ def _unchanged(
         return False
     defaults = {name: default for name, (_, default) in after.attributes.items()}
     places = tuple(sources[ref.operand] if isinstance(ref, Input) else -1 for ref in leaf.inputs)
-    given = tuple(index if name else -1 for index, name in enumerate(proto.input))
+    present = tuple(index if name else -1 for index, name in enumerate(proto.input))
     straight = fragment.outputs == tuple(Output(0, index) for index in range(len(proto.output)))
-    same = places == given[: len(places)] and all(place == -1 for place in given[len(places) :])
+    same = places == present[: len(places)] and all(place == -1 for place in present[len(places) :])
     if leaf.name != node.name or not straight or not same:
         return False
     written, own = {**defaults, **leaf.attributes}, {**defaults, **node.attributes}

@@ -204,14 +204,14 @@ class Worker:
         start = self.seconds - self._before  # this time counts for no model
         self.seconds, self._before = self._before, self._before - start
 
-    def _send(self, kind: str, *request: Any) -> int:
+    def _send(self, command: str, *request: Any) -> int:
         """Queue a request, and return its number, which the answer repeats."""
         while not self._dropped.empty():
             key, start = self._dropped.get()
             if start == self.start:
                 self._requests.put((None, "close", key))
         number = next(self._numbers)
-        self._requests.put((number, kind, *request))
+        self._requests.put((number, command, *request))
         return number
 
     def _answer(self, number: int | None, limits: Limits, *, ran: bool = False) -> Any:

@@ -88,8 +88,8 @@ class _Model:
             options.add_session_config_entry(name, value)
         if folder is not None:
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-        given = _joined(model) if isinstance(model, list) else model
-        self._session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+        loaded = _joined(model) if isinstance(model, list) else model
+        self._session = onnxruntime.InferenceSession(loaded, options, providers=["CPUExecutionProvider"])
         values = (*self._session.get_inputs(), *self._session.get_outputs())
         self._packs = any(value.type.startswith("tensor(") and value.type not in _NATIVE for value in values)
         self.outputs = [value.name for value in self._session.get_outputs()]
@@ -210,14 +210,14 @@ def _bytes(value: Any) -> int:
     return int(getattr(value, "nbytes", 0))
 
 
-def _answer(kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model]) -> Any:
+def _answer(command: str, key: int, rest: Sequence[Any], models: dict[int, _Model]) -> Any:
     """Execute a request other than `run`."""
-    if kind == "unread":
+    if command == "unread":
         raise MemoryError("a request is too large")
-    if kind == "open":
+    if command == "open":
         models[key] = _Model(*rest)
         return models[key].outputs
-    assert kind == "oracle"
+    assert command == "oracle"
     return computed(*rest)
 
 
@@ -345,13 +345,13 @@ def main(mark: str, memory: int | None) -> None:
     kept: dict[int, Any] = {}
     _send(channel, None, "done", None)
     while True:
-        number, kind, key, *rest = requests.get()
-        if kind in ("close", "forget"):
-            (models if kind == "close" else kept).pop(key, None)
+        number, command, key, *rest = requests.get()
+        if command in ("close", "forget"):
+            (models if command == "close" else kept).pop(key, None)
             continue
-        if kind == "run":
+        if command == "run":
             (inputs,) = rest
             answer = "done", _ran(models[key], inputs, kept)
         else:
-            answer = outcome_of(_answer, kind, key, rest, models)
+            answer = outcome_of(_answer, command, key, rest, models)
         _send(channel, number, *answer)
