@@ -32,7 +32,7 @@ from opshift.passes.analysis.model_summary import summary
 from opshift.passes.base import limits as bounds
 from opshift.passes.base.limits import Clock, Limits
 from opshift.passes.base.memory import machine_memory
-from opshift.passes.base.results import Check, Verdict
+from opshift.passes.base.report import Check, Verdict
 from opshift.passes.conversion.verification import _shown_to_be_equal
 from opshift.passes.proof.inputs.data_flow import input_usages
 from opshift.passes.proof.inputs.distributions import bounded

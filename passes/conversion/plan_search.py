@@ -21,7 +21,7 @@ from opshift.passes.base import limits
 from opshift.passes.base.arguments import Progress
 from opshift.passes.base.errors import InvalidModelError, UsageError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Code, Plan, Refusal
+from opshift.passes.base.plan import Code, Plan, Refusal
 from opshift.passes.conversion.example_sizes import ExampleSizes, makes_nothing
 from opshift.passes.conversion.planning import plan_request, shown, with_preparation
 from opshift.passes.conversion.request import (
