@@ -90,7 +90,7 @@ def shape(meaning: Reshape, operands: Operands) -> tuple[Dim, ...] | None:
 
 def _zero_may_come(meaning: Reshape, operands: Operands) -> Reason | None:
     if not meaning.allowzero:
-        return Reason("zeros copy")
+        return Reason("")
     if first(operands).dtype == TensorProto.STRING:
         return Reason("onnxruntime 1.31.1 gathers slices of strings wrongly")
     return dtype_known(meaning, operands)

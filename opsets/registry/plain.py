@@ -39,8 +39,8 @@ def of_two_shapes(meaning: Plain, operands: Operands) -> Reason | None:
     """Require two float tensors whose shapes are not known to be equal."""
     if len(operands) != 2 or one_shape(meaning, operands) is None:
         return Reason("the inputs are not two of different shapes")
-    floats = all(facts is not None and facts.dtype in FLOATS for facts in operands)
-    return None if floats else Reason("the inputs are not known to be floats", missing=True)
+    dtypes = {None if facts is None else facts.dtype for facts in operands}
+    return None if dtypes <= FLOATS else Reason("the inputs are not known to be floats", missing=None in dtypes)
 
 
 def own_type(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
