@@ -101,7 +101,7 @@ def _like(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
 
 
 def _no_dim_inferred(meaning: Reshape, operands: Operands) -> Reason | None:
-    if reason := _zero_may_come(meaning, operands):
+    if (reason := _zero_may_come(meaning, operands)) is not None:
         return reason
     wanted = _wanted(operands)
     if not wanted or any(dim is None or (isinstance(dim, int) and dim < 0) for dim in wanted):
