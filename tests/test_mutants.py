@@ -34,7 +34,7 @@ from opshift.opsets.registry.node_traits import rounds
 from opshift.opsets.registry.operator import SPELLING, Lifted, Node, known_operators, lift, write_native
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.base.limits import Limits
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.proof.node_pairs import compare_pairs
 from opshift.passes.proof.pair import Pair
 from opshift.passes.rewrite.edits import Replace

@@ -16,7 +16,7 @@ import opshift
 from opshift.opsets.registry.node_traits import keeps_signs, selects, traits
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.base.limits import Limits
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.proof.equality import differs
 from opshift.passes.proof.kernel_drift import KernelDrift
 from opshift.passes.proof.node_pairs import compare_pairs
