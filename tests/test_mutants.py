@@ -618,6 +618,11 @@ SUBJECTS = (
     Subject("CumSum", "of_halves_of_each_integer", {"reverse": 1}, ("int64[2,3]", np.array(1))),
     Subject("CumSum", "as_three_axes", {"exclusive": 1}, ("float[2,3,4]", "int64[]"), keep=True),
     Subject("CumProd", "of_each_place", {"exclusive": 1, "reverse": 1}, ("float[2,3]", np.array(0))),
+    Subject("CumProd", "by_doubling", {}, ("int64[2,5]", np.array(1))),
+    Subject("CumProd", "by_doubling", {"reverse": 1}, ("uint32[5,2]", np.array(0))),
+    Subject("CumProd", "of_those_before", {"exclusive": 1, "reverse": 1}, ("int32[2,3]", np.array(1))),
+    Subject("Mod", "by_long_division", {"fmod": 1}, ("float16[2,3]", "float16[3]")),
+    Subject("Mod", "by_power_of_two", {"fmod": 1}, ("float[2,3]", np.array([4, -1, 2], np.float32))),
     Subject("Mod", "of_quotient", {}, ("uint32[2,3]", "uint32[3]")),
     Subject("Mod", "truncated", {"fmod": 1}, ("int32[2,3]", "int32[3]")),
     Subject("Mod", "floored", {}, ("int32[2,3]", "int32[3]")),
@@ -625,6 +630,12 @@ SUBJECTS = (
     Subject("Pow", "in_double", {}, ("float[2,3]", "int32[3]"), opset=9, keep=True),
     Subject("Pow", "squared", {}, ("float[2,3]", np.array(2, np.float32))),
     Subject("Pow", "cubed", {}, ("float[2,3]", np.array(3, np.float32))),
+    Subject("Pow", "of_square", {}, ("float[2,3]", np.array(4, np.float32))),
+    Subject("Pow", "once_more", {}, ("int32[2,3]", np.array(5, np.int32))),
+    Subject("Pow", "of_reciprocal", {}, ("float[2,3]", np.array(-2, np.float32))),
+    Subject("Pow", "root", {}, ("float[2,3]", np.array(0.5, np.float32))),
+    Subject("Pow", "inverse_root", {}, ("double[2,3]", np.array(-0.5))),
+    Subject("Pow", "of_wide_integers", {}, ("int64[2,3]", "int64[3]"), opset=9, keep=True),
     Subject("Div", "by_reciprocal", {}, ("float[2,3]", "float[3]")),
     Subject("Div", "by_scaled_reciprocal", {}, ("double[9]", "double[9]"), tamed=far),
     Subject("Div", "in_three_parts", {}, ("int64[2,3]", "int64[3]"), opset=16),
@@ -847,6 +858,12 @@ SUBJECTS = (
         "LpPool", "by_squares", {"kernel_shape": (3,), "strides": (2,), "pads": (1, 0)}, ("float[1,2,5]",), opset=18
     ),
     Subject("LpPool", "by_powers", {"p": 3, "kernel_shape": (3,), "pads": (0, 1)}, ("float[1,2,5]",), opset=18),
+    Subject("MaxPool", "by_slices", CEILED, ("float[1,2,n]",), keep=True),
+    Subject("MaxPool", "by_slices", {**WINDOWS, "dilations": (2, 1)}, ("int32[2,1,n,m]",)),
+    Subject("AveragePool", "by_slices", {"kernel_shape": (3, 2), "strides": (2, 1)}, ("float[1,2,n,m]",)),
+    Subject("AveragePool", "by_slices_and_numbers", CEILED, ("float[3,c,n]",)),
+    Subject("AveragePool", "by_slices_and_numbers", {**CEILED, **COUNTED}, ("double[3,c,n]",)),
+    Subject("AveragePool", "by_convolutions", WIDE, ("float[2,c,n]",)),
     Subject("MaxPool", "along_axis", {**CEILED, "ceil_mode": 0}, ("float[1,2,5]",), opset=18),
     Subject("MaxPool", "axis_by_axis", WINDOWS, ("float[n,2,4,5]",), opset=18),
     Subject("MaxPool", "with_indices", WINDOWS, ("float[n,2,4,5]",), opset=18, used=TWO),
@@ -1162,6 +1179,12 @@ NOT_MUTATED = {
 """Operators whose lowerings have no subject, and why."""
 
 SURVIVORS = (
+    ("Pow.of_wide_integers", "constant of node/Equal.*", "double holds all powers that are compared, of 2 and 3 too"),
+    (
+        "Mod.by_long_division",
+        r"constant of node/Min: .*|node/(Add: is Sub|Sub_1: (is Add|inputs turned))",
+        "so large a divisor is the same with one more; a quotient is one off only where Div is a product",
+    ),
     (
         "Pow.by_logarithm",
         r"constant of node/(Max|Min): .*|constant of node/Mul_1: element 0 is 1.5, not 0.5",
