@@ -53,7 +53,7 @@ class WideModel:
         self.outputs = tuple(value.name for value in graph.output)
         self.quantized = _moved_from(self.nodes, Trait.QUANTIZES)
         self.converted = _moved_from(self.nodes, Trait.CONVERTS)
-        self.stepped = _moved_from(self.nodes, Trait.STEPS) | self.converted
+        self.stepped = _moved_from(self.nodes, Trait.STEPS).keys() | self.converted.keys()
         self.fed_back = _behind_feedback(self.nodes)
         self._narrow_only: set[int] = set()
 
@@ -169,13 +169,15 @@ class WideModel:
         return {name: wider(value) for name, value in results.items()}, floats
 
 
-def _moved_from(nodes: Sequence[WideNode], trait: Trait) -> frozenset[str]:
-    """Return the outputs of nodes with a trait, and the values moved from there."""
-    found: set[str] = set()
+def _moved_from(nodes: Sequence[WideNode], trait: Trait) -> dict[str, str]:
+    """Return the outputs of nodes with a trait, and the values moved from there, with the first input of that node."""
+    found: dict[str, str] = {}
     for node in nodes:
-        if trait in node.traits or (node.selects and not found.isdisjoint(node.node.input[:1])):
-            found.update(node.made)
-    return frozenset(found)
+        if trait in node.traits:
+            found.update(dict.fromkeys(node.made, next(iter(node.read), "")))
+        elif node.selects and node.node.input[0] in found:
+            found.update(dict.fromkeys(node.made, found[node.node.input[0]]))
+    return found
 
 
 def _feeds_back(node: WideNode) -> bool:
