@@ -105,14 +105,14 @@ def _column(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
     return {"column": (-1,) + (1,) * ((rank or 1) - 1)}
 
 
-@lowering(13, applies_if=_of_known_rank, bind=_column)
+@lowering(13, applies_if=_of_known_rank, bind=_column, cost=5)
 def tiled(data, shape, column: Sequence[int]):
     """Give a tensor without elements zeros where the shape has some, which Reshape then copies."""
     ones = op.Cast(op.Cast(shape, to=9), to=7)
     return op.Reshape(op.Tile(op.Reshape(data, column), ones), shape)
 
 
-@lowering(13, applies_if=_of_unknown_rank)
+@lowering(13, applies_if=_of_unknown_rank, cost=5)
 def tiled_behind(data, shape):
     """Do the same where the length of the shape is unknown, with all elements along an axis behind the zeros."""
     ones = op.Cast(op.Cast(shape, to=9), to=7)
