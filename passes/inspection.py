@@ -47,6 +47,7 @@ class Blocker:
     code: Code
     reason: str
     hint: str
+    details: str = ""
 
 
 @dataclass(frozen=True)
@@ -137,13 +138,13 @@ def _stop(opset: int | None, blocked: Mapping[int, Sequence[Refusal]]) -> Stop |
 
 def obstacles(refusals: Sequence[Refusal]) -> tuple[Blocker, ...]:
     """Group the refused nodes by reason and count them, the most frequent reason first."""
-    alike: dict[tuple[str, Code, str, str], list[str]] = {}
+    alike: dict[tuple[str, Code, str, str], list[Refusal]] = {}
     for refusal in refusals:
         key = refusal.operator, refusal.code, refusal.reason, refusal.hint
-        alike.setdefault(key, []).append(refusal.node)
+        alike.setdefault(key, []).append(refusal)
     found = [
-        Blocker(operator, len(nodes), nodes[0], code, reason, hint)
-        for (operator, code, reason, hint), nodes in alike.items()
+        Blocker(operator, len(same), same[0].node, code, reason, hint, same[0].details)
+        for (operator, code, reason, hint), same in alike.items()
     ]
     return tuple(sorted(found, key=lambda blocker: -blocker.nodes))
 

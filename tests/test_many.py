@@ -344,7 +344,7 @@ def test_a_cluster_of_dask_serves(zoo: Path) -> None:
 
 def deadly(job: many.Job) -> many.JobResult:
     """Ends its process for one model."""
-    if job.source.name == "a.onnx":
+    if job.model_path.name == "a.onnx":
         os.kill(os.getpid(), signal.SIGKILL)
     return real_attempt(job)
 
@@ -592,7 +592,7 @@ sys.exit(main(["convert", "zoo", "-o", "out", "--opset", "12", "--no-verify", *s
 
 def slow(job: many.Job) -> many.JobResult:
     """Converts `a.onnx`, and hangs in the middle of writing the others."""
-    if job.source.name == "a.onnx":
+    if job.model_path.name == "a.onnx":
         return real_attempt(job)
     with Batch() as batch:
         file = batch.draft(job.output)

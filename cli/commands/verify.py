@@ -80,8 +80,8 @@ def one(options: argparse.Namespace) -> int:
         report_progress = options.watch.beside(progress)
         report_progress("load", 0, 0)
         ort_models.runtime()
-        given = ((options.model, options.assume_opset), (options.other, None))
-        models = [ort_models.read(streams.read(path), None, allowed, assumed) for path, assumed in given]
+        paths = ((options.model, options.assume_opset), (options.other, None))
+        models = [ort_models.read(streams.read(path), None, allowed, assumed) for path, assumed in paths]
         report = verify(
             models[0],
             models[1],

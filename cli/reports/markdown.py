@@ -54,7 +54,7 @@ def _refusal(group: wording.Group) -> str:
     names = ", ".join(map(code, group.nodes[: wording.NAMED]))
     names += ", ..." if len(group.nodes) > wording.NAMED else ""
     where = f"{len(group.nodes)} \u00d7 {code(group.operator)} ({names})" if group.operator else names
-    problem = text(f"{wording.without_names(group.reason)} {group.hint}".rstrip())
+    problem = text(f"{group.reason} {group.hint}".rstrip())
     return f"- {where}: {problem} {code(group.code)} ({wording.page(group.code)})"
 
 

@@ -139,8 +139,8 @@ def _has_none(what: MultiHeadAttention, kept: Array, queries: int, keys: int) ->
 
 
 def _lift(attributes: Mapping[str, Any]) -> MultiHeadAttention:
-    given = {name: value for name, value in attributes.items() if value is not None}
-    return MultiHeadAttention(**given)
+    present = {name: value for name, value in attributes.items() if value is not None}
+    return MultiHeadAttention(**present)
 
 
 def _known(what: MultiHeadAttention, operands: Operands) -> Reason | None:
@@ -246,14 +246,14 @@ def biased_queries(query, key, value, bias, mask, added, past_key, past_value, b
     return y, keys, values, products
 
 
-def _masked(kind: str, more: bool) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
+def _masked(form: str, more: bool) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
     def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
         if reason := _known(what, operands):
             return reason
         if _stage(what, operands) != "mask" or (operands[5] is not None) != more:
             return Reason("")
         found = form_of_mask(first(operands), operands[4] or Facts())
-        return found if isinstance(found, Reason) else None if found == kind else Reason("")
+        return found if isinstance(found, Reason) else None if found == form else Reason("")
 
     return applies_if
 
@@ -321,12 +321,12 @@ def pairs_and_numbers(query, key, value, bias, mask, added, past_key, past_value
     return y, keys, values, products
 
 
-def _listed(kind: str, past: bool) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
+def _listed(form: str, past: bool) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
     def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
         if (operands[6] is not None) != past:
             return Reason("")
         more = operands[5] is not None
-        return _masked(kind, more)(what, operands)
+        return _masked(form, more)(what, operands)
 
     return applies_if
 

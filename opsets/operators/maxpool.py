@@ -274,7 +274,8 @@ def _sliding(what: MaxPool, operands: Operands) -> Reason | None:
         return Reason("the kernel is of another rank")
     padded = what.auto_pad != "NOTSET" or any(what.pads)
     if (padded or what.ceil_mode) and set(what.dilations) - {1}:
-        return Reason("the sizes are unknown, and whether a dilated window is in the padding only", missing=True)
+        unknown = sizes_of(operands) is None
+        return Reason("it is not known whether a dilated window is in the padding only", missing=unknown)
     if what.ceil_mode == ALL:
         return Reason("a window may be in the padding only")
     return None

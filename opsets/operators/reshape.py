@@ -13,6 +13,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.registry.facts import Dim, Tensor, constant
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -89,10 +90,10 @@ def shape(meaning: Reshape, operands: Operands) -> tuple[Dim, ...] | None:
 
 def _zero_may_come(meaning: Reshape, operands: Operands) -> Reason | None:
     if not meaning.allowzero:
-        return Reason("zeros copy")
+        return Reason("")
     if first(operands).dtype == TensorProto.STRING:
         return Reason("onnxruntime 1.31.1 gathers slices of strings wrongly")
-    return None if first(operands).dtype is not None else Reason("the element type is unknown", missing=True)
+    return dtype_known(meaning, operands)
 
 
 def _like(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
@@ -109,8 +110,8 @@ def _no_dim_inferred(meaning: Reshape, operands: Operands) -> Reason | None:
 
 
 def _one(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
-    kind = onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or TensorProto.FLOAT)
-    return {"one": Tensor(np.ones(1, kind))}
+    numpy_type = onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or TensorProto.FLOAT)
+    return {"one": Tensor(np.ones(1, numpy_type))}
 
 
 @lowering(13, applies_if=_no_dim_inferred, bind=_one, cost=5)

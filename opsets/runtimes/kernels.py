@@ -235,35 +235,37 @@ def wrong_body(name: str, opset: int) -> WrongBody | None:
     return None if complete else WrongBody(operator.body_unused, types)
 
 
-def loses(name: str, source: int, target: int) -> bool:
+def loses(name: str, source_opset: int, target_opset: int) -> bool:
     """Return whether onnxruntime runs a kernel-less operator by its body at one opset, but not at another."""
-    inlined_then_only = _inlined(name, source) and not _inlined(name, target)
+    inlined_then_only = _inlined(name, source_opset) and not _inlined(name, target_opset)
     return inlined_then_only and newest_opset() is not None and name not in _kernels()
 
 
 @functools.cache
-def lost_types(name: str, source: int, target: int) -> frozenset[str]:
+def lost_types(name: str, source_opset: int, target_opset: int) -> frozenset[str]:
     """Return the types for which onnxruntime runs an operator at the source's opset, but not at the target's.
 
     These are types such as `tensor(uint8)` of its first input, and of outputs whose type an attribute names (windows of
     float16). Types that the operator does not accept at the target are not included.
     """
-    before, after = schema_at("", name, source), schema_at("", name, target)
-    if source == target or before is None or after is None or newest_opset() is None:
+    before, after = schema_at("", name, source_opset), schema_at("", name, target_opset)
+    if source_opset == target_opset or before is None or after is None or newest_opset() is None:
         return frozenset()
-    if before.since_version == after.since_version and not (_inlined(name, source) or _inlined(name, target)):
+    if before.since_version == after.since_version and not (
+        _inlined(name, source_opset) or _inlined(name, target_opset)
+    ):
         return frozenset()  # one version has the same kernels at all opsets, but a body only at some
     found: frozenset[str] = frozenset()
     for then, now in zip(_deciding(before), _deciding(after), strict=False):
-        found |= (_served(before, then, source) - _served(after, now, target)) & now.types
+        found |= (_served(before, then, source_opset) - _served(after, now, target_opset)) & now.types
     return found
 
 
 def _deciding(schema: Schema) -> list[Parameter]:
     """Return the first input, and the outputs whose type no input has."""
     first = schema.input(0)
-    given = {parameter.type_variable for parameter in schema.inputs}
-    others = [parameter for parameter in schema.outputs if parameter.type_variable not in given]
+    bound = {parameter.type_variable for parameter in schema.inputs}
+    others = [parameter for parameter in schema.outputs if parameter.type_variable not in bound]
     return others if first is None else [first, *others]
 
 
@@ -476,14 +478,18 @@ def _usual(types: Iterable[str]) -> int:
 
 
 @functools.cache
-def last_that_runs(name: str, source: int, target: int) -> int | None:
+def last_that_runs(name: str, source_opset: int, target_opset: int) -> int | None:
     """Return the opset nearest to the target, coming from the source, at which onnxruntime runs an operator.
 
     Return None if it runs the operator at the target, or does not run it at the source.
     """
-    if runs(name, target) or not runs(name, source):
+    if runs(name, target_opset) or not runs(name, source_opset):
         return None
-    between = range(target - 1, source - 1, -1) if target > source else range(target + 1, source + 1)
+    between = (
+        range(target_opset - 1, source_opset - 1, -1)
+        if target_opset > source_opset
+        else range(target_opset + 1, source_opset + 1)
+    )
     return next(opset for opset in between if runs(name, opset))
 
 
@@ -524,8 +530,8 @@ def named_output(node: Node, opset: int) -> str:
     dtype = next((one for key in _NAMING if (one := node.attributes.get(key))), None)
     if schema is None or not isinstance(dtype, int) or not schema.outputs:
         return ""
-    given = {schema.inputs[min(index, len(schema.inputs) - 1)].type_variable for index in range(len(node.inputs))}
-    return "" if schema.outputs[0].type_variable in given else type_name(dtype)
+    bound = {schema.inputs[min(index, len(schema.inputs) - 1)].type_variable for index in range(len(node.inputs))}
+    return "" if schema.outputs[0].type_variable in bound else type_name(dtype)
 
 
 _NAMING = ("dtype", "output_datatype", "output_dtype", "to")

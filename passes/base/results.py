@@ -51,7 +51,8 @@ class Refusal:
     """The reason why a node cannot be converted, with its place and a fix.
 
     `node` is the path of the node in the model, such as `main/hot` or `main/if_0.then_branch/hot`;
-    `operator` reads `Hardmax-13`; it is empty if the refusal concerns the whole model.
+    `operator` reads `Hardmax-13`; it is empty if the refusal concerns the whole model. `details` are all obstacles of
+    the nearest decomposition, with the names of lowerings, if there are more than `reason` names.
     """
 
     code: Code
@@ -59,6 +60,7 @@ class Refusal:
     operator: str
     reason: str
     hint: str
+    details: str = ""
 
     def __str__(self) -> str:
         """Return one paragraph for users."""

@@ -147,7 +147,7 @@ class Result:
 
 def as_given(source: Source, rewritten: onnx.ModelProto) -> onnx.ModelProto | onnx_ir.Model:
     """Return a converted model in the form of the input model."""
-    if source.given is None or isinstance(source.given, onnx.ModelProto):
+    if source.original is None or isinstance(source.original, onnx.ModelProto):
         return rewritten
     import onnx_ir
 

@@ -229,10 +229,10 @@ def _copy_span(span: Span, file: BinaryIO, report_bytes: ReportBytes) -> None:
     if span.types is None:
         _copy_file(span.file, file, span.stamp, (span.offset, span.length), report_bytes)
         return
-    with opened(span.file, span.stamp) as source:
-        source.seek(span.offset)
+    with opened(span.file, span.stamp) as stored:
+        stored.seek(span.offset)
         left = span.stored
-        while left and (data := source.read(min(left, _MIB))):
+        while left and (data := stored.read(min(left, _MIB))):
             left -= len(data)
             report_bytes(file.write(span.converted(data)))
 
@@ -253,14 +253,14 @@ def _copy_file(
     Raises:
         InvalidModelError: the file changed while it was copied, or no longer has the stamp `read`.
     """
-    with opened(origin, read) as source:
-        at, size = part or (0, os.fstat(source.fileno()).st_size)
+    with opened(origin, read) as stored:
+        at, size = part or (0, os.fstat(stored.fileno()).st_size)
         end, shift = at + size, file.tell() - at
-        for begin, stop in _extents(source, at, end):
+        for begin, stop in _extents(stored, at, end):
             if begin > at:
                 report_bytes(begin - at)
             file.seek(shift + begin)
-            _copy_extent(source.fileno(), file, begin, stop, report_bytes)
+            _copy_extent(stored.fileno(), file, begin, stop, report_bytes)
             at = stop
         if end > at:
             report_bytes(end - at)
@@ -268,7 +268,7 @@ def _copy_file(
         file.truncate()
 
 
-def _extents(source: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int]]:
+def _extents(stored: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the ranges of a file that hold data between two places; everything if unknown.
 
     The other ranges are zeros.
@@ -277,8 +277,8 @@ def _extents(source: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int]]:
         begin, stop = at, end
         if hasattr(os, "SEEK_DATA"):
             try:
-                begin = os.lseek(source.fileno(), at, os.SEEK_DATA)
-                stop = min(os.lseek(source.fileno(), begin, os.SEEK_HOLE), end)
+                begin = os.lseek(stored.fileno(), at, os.SEEK_DATA)
+                stop = min(os.lseek(stored.fileno(), begin, os.SEEK_HOLE), end)
             except OSError as error:
                 if error.errno == errno.ENXIO:  # no more data
                     return
@@ -288,18 +288,18 @@ def _extents(source: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int]]:
         at = max(begin, stop)
 
 
-def _copy_extent(source: int, file: BinaryIO, begin: int, stop: int, report_bytes: ReportBytes) -> None:
-    os.lseek(source, begin, os.SEEK_SET)
+def _copy_extent(descriptor: int, file: BinaryIO, begin: int, stop: int, report_bytes: ReportBytes) -> None:
+    os.lseek(descriptor, begin, os.SEEK_SET)
     left = stop - begin
     if hasattr(os, "copy_file_range"):
         file.flush()
         # not supported between these file systems; the code below reports a full disk
         with contextlib.suppress(OSError):
-            while left and (done := os.copy_file_range(source, file.fileno(), min(left, _CHUNK))):
+            while left and (done := os.copy_file_range(descriptor, file.fileno(), min(left, _CHUNK))):
                 left -= done
                 report_bytes(done)
     # Copy the remaining bytes: some file systems end copy_file_range too early.
-    while left and (data := os.read(source, min(left, _MIB))):
+    while left and (data := os.read(descriptor, min(left, _MIB))):
         file.write(data)
         left -= len(data)
         report_bytes(len(data))
@@ -381,7 +381,7 @@ def _moving(model: onnx.ModelProto, weights: Weights | None, threshold: int) -> 
     outside = [tensor for tensor in traversal.tensors(found) if external.is_external(tensor)]
     if weights == "embed":
         return outside
-    graphs = (body.graph for body in found if isinstance(body.graph, onnx.GraphProto))
+    graphs = (view.graph for view in found if isinstance(view.graph, onnx.GraphProto))
     inside = (tensor for graph in graphs for tensor in graph.initializer if not external.is_external(tensor))
     # Strings have no size.
     large = (tensor for tensor in inside if (size := external.size(tensor)) is not None and size >= threshold)

@@ -86,4 +86,4 @@ def typed(model: onnx.ModelProto, types: Mapping[str, int]) -> onnx.ModelProto:
 
 def type_names(types: Mapping[str, int]) -> str:
     """Return 'x float, y int64'."""
-    return ", ".join(f"{name} {onnx.TensorProto.DataType.Name(kind).lower()}" for name, kind in types.items())
+    return ", ".join(f"{name} {onnx.TensorProto.DataType.Name(dtype).lower()}" for name, dtype in types.items())

@@ -48,10 +48,10 @@ _KEPT = 8  # maximum number of cached paths through a model
 class Rounding:
     """The bounds of a model's outputs, input by input."""
 
-    def __init__(self, source: Runnable, limits: Limits, *, approximate: bool = False) -> None:
+    def __init__(self, runnable: Runnable, limits: Limits, *, approximate: bool = False) -> None:
         """Store the model; nothing is run yet. With `approximate`, the error of approximations is accepted."""
-        self._source, self._limits = source, limits
-        self._model = WideModel(source, limits)
+        self._runnable, self._limits = runnable, limits
+        self._model = WideModel(runnable, limits)
         self._approximate = approximate
         self._paths = Paths(self._model.plain)
         self._by_path: dict[Path, Rounding] = {}
@@ -122,8 +122,8 @@ class Rounding:
         if taken not in self._by_path:
             if len(self._by_path) == _KEPT:
                 self._by_path.clear()
-            source = replace(self._source, proto=self._paths.model(taken, values), path=None)
-            self._by_path[taken] = Rounding(source, self._limits, approximate=self._approximate)
+            runnable = replace(self._runnable, proto=self._paths.model(taken, values), path=None)
+            self._by_path[taken] = Rounding(runnable, self._limits, approximate=self._approximate)
         return self._by_path[taken]
 
     def _of(
@@ -217,7 +217,7 @@ class Bounds:
 
     def __init__(
         self,
-        source: Runnable,
+        runnable: Runnable,
         limits: Limits,
         *,
         kernels: bool = True,
@@ -230,7 +230,7 @@ class Bounds:
         `unsigned`, the sign of a zero does not count: a kernel of the rewritten model drops it. With `approximate`, the
         error of approximations is accepted.
         """
-        self._source, self._limits = source, limits
+        self._runnable, self._limits = runnable, limits
         self._kernels, self._unsigned, self._approximate = kernels, unsigned, approximate
         self.coarse = 0
         """The number of inputs without a better bound."""
@@ -238,7 +238,7 @@ class Bounds:
     @functools.cached_property
     def _rounding(self) -> Rounding:
         """The model that runs node by node, which is prepared only if outputs differ: most do not."""
-        return Rounding(self._source, self._limits, approximate=self._approximate)
+        return Rounding(self._runnable, self._limits, approximate=self._approximate)
 
     def __call__(
         self, feeds: Feeds, outputs: Sequence[Any], enough: Enough, inexact: Collection[str] = ()

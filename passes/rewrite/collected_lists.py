@@ -132,8 +132,8 @@ def _is_replaced(node: onnx.NodeProto, rows: _List, scope: Scope) -> bool:
 
 def _join(node: onnx.NodeProto) -> tuple[int, bool]:
     """Return the axis of a ConcatFromSequence, and whether it is a new axis."""
-    given: dict[str, Any] = {one.name: get_attribute_value(one) for one in node.attribute}
-    return given["axis"], bool(given.get("new_axis", 0))
+    attributes: dict[str, Any] = {one.name: get_attribute_value(one) for one in node.attribute}
+    return attributes["axis"], bool(attributes.get("new_axis", 0))
 
 
 def _stack(

@@ -112,8 +112,8 @@ def _unknown(
 
 def _output_type(node: Node, schema: Schema) -> Reason | None:
     """Check with onnx a node whose output type depends on an attribute and no input."""
-    given = {parameter.type_variable for parameter in schema.inputs}
-    if all(parameter.type_variable in given for parameter in schema.outputs):
+    bound = {parameter.type_variable for parameter in schema.inputs}
+    if all(parameter.type_variable in bound for parameter in schema.outputs):
         return None
     inferred = typed(node)
     return inferred if isinstance(inferred, Reason) else None

@@ -218,8 +218,8 @@ class _Values:
             Facts(self.constants[name].data_type, tuple(self.constants[name].dims)) if name else None
             for name in node.input
         )
-        given = {name: freeze(value) for name, value in attributes_of(node).items()}
-        found = lift(operator, Node("", node.op_type, schema.since_version, given, facts, (True,)), "runtime")
+        attributes = {name: freeze(value) for name, value in attributes_of(node).items()}
+        found = lift(operator, Node("", node.op_type, schema.since_version, attributes, facts, (True,)), "runtime")
         return found if isinstance(found, Lifted) else None
 
     def fold(self, wide: Collection[str], whole: Whole) -> None:

@@ -168,8 +168,8 @@ def _below(limit: str, view: ModelSummary) -> Lookup:
     known = view.constant(limit)
     if known is not None and known.size == 1:
         return Lookup((int(known.item()),), beyond=True)
-    source = view.origin(limit)
-    return Lookup((DrawnLength(source),) if source in view.inputs else (None,), beyond=True)
+    origin = view.origin(limit)
+    return Lookup((DrawnLength(origin),) if origin in view.inputs else (None,), beyond=True)
 
 
 def _length(view: ModelSummary, name: str, axis: int) -> Length:
@@ -416,12 +416,12 @@ def _followed(graph: onnx.GraphProto, view: ModelSummary, wanted: Iterable[Input
         if traits_of(node).positions_after:
             outputs = [outputs[0], *(InputUsage(use.counts) for use in outputs[1:])]
         flow = functools.reduce(InputUsage.__or__, outputs, NOTHING)
-        bodies = list(subgraphs(node))
+        graphs = list(subgraphs(node))
         inputs = [NOTHING] * len(node.input)
-        for body in bodies:
-            inside, formal = _body(node, body, view, outputs)
-            own = {value.name for value in (*body.input, *body.initializer)}
-            own.update(name for inner in body.node for name in inner.output)
+        for subgraph in graphs:
+            inside, formal = _body(node, subgraph, view, outputs)
+            own = {value.name for value in (*subgraph.input, *subgraph.initializer)}
+            own.update(name for inner in subgraph.node for name in inner.output)
             for name, use in inside.items():
                 if name not in own:
                     _add(found, name, use)
@@ -430,7 +430,7 @@ def _followed(graph: onnx.GraphProto, view: ModelSummary, wanted: Iterable[Input
                 inputs[-at] |= use
         for index, name in enumerate(node.input):
             if name:
-                passed = inputs[index] if bodies else _passed(node, view, index, flow)
+                passed = inputs[index] if graphs else _passed(node, view, index, flow)
                 _add(found, name, _own(node, view, index) | passed)
     return found
 

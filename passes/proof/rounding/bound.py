@@ -137,13 +137,13 @@ def bound_of_steps(plain: Any, runs: Sequence[Any], factor: int = 1, source: Any
     """
     if any(not isinstance(run, np.ndarray) or run.shape != plain.shape for run in runs):
         return bound_of_runs(plain, runs)
-    apart, given = np.zeros(plain.shape), plain.astype(np.float64)
+    apart, values = np.zeros(plain.shape), plain.astype(np.float64)
     with np.errstate(invalid="ignore"):
         for run in runs:
-            apart = np.fmax(apart, np.abs(run.astype(np.float64) - given))
-    lowest, highest = _ends(given, [run.astype(np.float64) for run in runs])
+            apart = np.fmax(apart, np.abs(run.astype(np.float64) - values))
+    lowest, highest = _ends(values, [run.astype(np.float64) for run in runs])
     if is_float_array(source):
-        coarse = FACTOR * _eps(source) * np.abs(given) >= 1
+        coarse = FACTOR * _eps(source) * np.abs(values) >= 1
         lowest, highest = np.where(coarse, -np.inf, lowest), np.where(coarse, np.inf, highest)
     return Bound(factor * float(apart.max(initial=0)), graded=factor * apart, ends=(lowest, highest))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from opshift.opsets.families.merged_axes import elementwise
+from opshift.opsets.families.merged_axes import is_elementwise
 from opshift.opsets.registry.inner_rounding import InnerRounding
 from opshift.opsets.registry.node_traits import float_traits, is_exact, is_firm, traits_of
 from opshift.opsets.registry.traits import Trait
@@ -42,11 +42,11 @@ from opshift.passes.runtime.ort_models import ExcludedError, Feeds, RejectedErro
 class WideModel:
     """A model and its nodes in wide types."""
 
-    def __init__(self, source: Runnable, limits: Limits) -> None:
+    def __init__(self, runnable: Runnable, limits: Limits) -> None:
         """Keep the model; nothing is run yet."""
-        source = replace(source, proto=inputs_apart(trained_apart(inlined(source.proto))), path=None)
-        self.plain = Interpreter(source, limits)
-        self._wide = Interpreter(source, limits)
+        runnable = replace(runnable, proto=inputs_apart(trained_apart(inlined(runnable.proto))), path=None)
+        self.plain = Interpreter(runnable, limits)
+        self._wide = Interpreter(runnable, limits)
         graph = self.plain.model.graph
         opsets = versions(self.plain.model)
         self.nodes = tuple(WideNode.of(node, opsets) for node in graph.node)
@@ -75,9 +75,9 @@ class WideModel:
             if perturbation and all(perturbation.first.exact[name] for name in node.made):
                 _copy(run, perturbation.first, node.made)
                 continue
-            given = read = {name: values[name] for name in node.read}
+            unmoved = read = {name: values[name] for name in node.read}
             if perturbation:
-                read = perturbation.read(node, given)
+                read = perturbation.read(node, unmoved)
             chosen = perturbation is not None and perturbation.narrow and node.rounds_on_the_way
             inside = perturbation.inside(node) if perturbation and _feeds_back(node) else None
             results, narrow = self._node(node, read, plain, narrow=chosen, inside=inside)
@@ -87,7 +87,7 @@ class WideModel:
             if perturbation:
                 results = perturbation.made(node, read, results, narrow=narrow and not chosen)
                 if perturbation.decides_ties(node):
-                    other, _ = self._node(node, perturbation.opposite(given, read), plain, narrow=chosen)
+                    other, _ = self._node(node, perturbation.opposite(unmoved, read), plain, narrow=chosen)
                     results = perturbation.with_ties(results, other)
             results = {name: as_integers(value, plain[name]) for name, value in results.items()}
             if not perturbation and node.quantizes(plain):
@@ -263,7 +263,7 @@ def _firm(
     exact = all(map(is_exact, node.computing)) or not any(is_float_array(plain[name]) for name in node.made)
     read = [run.exact.get(name, False) or (exact and run.firm.get(name, False)) for name in node.read]
     overflown = _overflown(run, node, results, plain, narrow=narrow)
-    if traits_of(node.node).merges is elementwise:
+    if is_elementwise(traits_of(node.node)):
         return {name: _spread([*read, ~overflown[name]], plain[name]) for name in node.made}
     firm = bool(np.all([np.all(mask) for mask in read])) and not any(mask.any() for mask in overflown.values())
     return dict.fromkeys(node.made, firm)
