@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from opshift.cli.terminal import COMMAND, one_line, plain
-from opshift.passes.base.results import Action, Check, Coverage, Departure, Plan, Refusal, Report, Step, Verdict
+from opshift.passes.base.plan import Action, Plan, Refusal, Step
+from opshift.passes.base.report import Check, Coverage, Departure, Report, Verdict
 
 if TYPE_CHECKING:
     from opshift.cli.operator_counts import OperatorCounts

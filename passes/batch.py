@@ -28,7 +28,8 @@ from typing import Any
 
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError, shown_path
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Plan, Report, Verdict
+from opshift.passes.base.plan import Plan
+from opshift.passes.base.report import Report, Verdict
 from opshift.passes.graph import traversal
 from opshift.passes.io.atomic_files import Batch, Lines, unwritable
 from opshift.passes.runtime.process_pool import ProcessDiedError, Processes

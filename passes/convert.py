@@ -14,7 +14,7 @@ from opshift.opsets.runtimes.target import Target
 from opshift.passes.base.arguments import Progress
 from opshift.passes.base.errors import UnsupportedError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Plan
+from opshift.passes.base.plan import Plan
 from opshift.passes.conversion.plan_search import plan_nearest
 from opshift.passes.conversion.request import Request, assumed, read_request
 from opshift.passes.conversion.result import Result

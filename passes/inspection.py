@@ -19,7 +19,7 @@ from opshift.opsets.registry.schema import NEWEST, OLDEST, default_domain, schem
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import notebook
-from opshift.passes.base.results import Code, Refusal
+from opshift.passes.base.plan import Code, Refusal
 from opshift.passes.base.version_numbers import check_opset
 from opshift.passes.graph.traversal import graphs
 from opshift.passes.io import external_data

@@ -25,7 +25,7 @@ from opshift.passes.base import notebook
 from opshift.passes.base.arguments import Progress
 from opshift.passes.base.errors import UnsupportedError, UsageError, printable
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Code, Refusal
+from opshift.passes.base.plan import Code, Refusal
 from opshift.passes.conversion.plan_cache import PlanCache
 from opshift.passes.conversion.plan_search import plan_nearest, possible_somewhere, refused_places
 from opshift.passes.conversion.request import read_source, request_of

@@ -35,7 +35,8 @@ from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.registry.schema import NEWEST
 from opshift.opsets.runtimes.profiles import parse_target
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
-from opshift.passes.base.results import Action, Check, Code, Counterexample, Plan, Refusal, Report, Step, Verdict
+from opshift.passes.base.plan import Action, Code, Plan, Refusal, Step
+from opshift.passes.base.report import Check, Counterexample, Report, Verdict
 from opshift.passes.inspection import Stop, obstacles
 from opshift.passes.io import atomic_files
 from opshift.passes.io.atomic_files import Batch
@@ -1210,7 +1211,7 @@ def test_did_you_mean_ends_the_sentence_where_nothing_is_near() -> None:
 FAKE_RUN = """
 import sys, types
 from opshift.passes.runtime import ort_models as sessions
-from opshift.passes.base.results import *
+from opshift.passes.base.report import *
 from opshift.passes.io.atomic_files import Batch
 from opshift.cli.main import main
 sessions.read = lambda *_: sessions.Runnable(sessions.onnx.ModelProto())

@@ -156,7 +156,7 @@ def raising(error: Exception) -> Callable[..., Any]:
     return convert
 
 
-REPORT = opshift.Report((), opshift.passes.base.results.Check("", "", opshift.Verdict.DIFFERENT, "ties", "x", 3), 0, {})
+REPORT = opshift.Report((), opshift.passes.base.report.Check("", "", opshift.Verdict.DIFFERENT, "ties", "x", 3), 0, {})
 ERRORS = [
     (opshift.VerificationError("It computes something else.", REPORT), Status.NOT_EQUAL, "something else"),
     (UsageError("There is no input 'x'."), Status.NOT_WRITTEN, "no input"),

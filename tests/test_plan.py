@@ -19,7 +19,7 @@ from opshift.opsets.registry import schema_only
 from opshift.opsets.runtimes.limits import Limit
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.base.errors import UnsupportedError, UsageError
-from opshift.passes.base.results import Action, Code
+from opshift.passes.base.plan import Action, Code
 from opshift.passes.rewrite import version_bump
 
 HEAD = '<ir_version: {ir}, opset_import: ["": {opset}{more}]> '

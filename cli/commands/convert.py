@@ -224,7 +224,7 @@ def show(
 def show_verdict(result: Result, *, quiet: bool, verbose: bool) -> None:
     """Print the untested input classes, and the verdict as the last line."""
     from opshift.cli import wording
-    from opshift.passes.base.results import Verdict
+    from opshift.passes.base.report import Verdict
 
     report = result.report
     if report is None:

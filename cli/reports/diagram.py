@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from opshift.cli.reports.layout import Edge, layout
 from opshift.cli.terminal import cells, plain
-from opshift.passes.base.results import DrawnNode, Subgraph, Value
+from opshift.passes.base.plan import DrawnNode, Subgraph, Value
 
 CHARACTER = 7.3
 """The width of a character, in a monospaced font of 12 px."""

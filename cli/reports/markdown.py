@@ -12,7 +12,7 @@ from opshift.cli import wording
 from opshift.cli.reports import runtimes
 from opshift.cli.reports.report_model import ReportModel, ReportRow, Rewrite, report_model
 from opshift.cli.terminal import jsonable, plain
-from opshift.passes.base.results import Check
+from opshift.passes.base.report import Check
 
 MOST = 20
 """The number of listed refusals, differences or models; the other report formats list all."""

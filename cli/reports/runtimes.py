@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opshift.cli import wording
 from opshift.cli.terminal import one_line
-from opshift.passes.base.results import Action
+from opshift.passes.base.plan import Action
 
 if TYPE_CHECKING:
     from opshift.passes.where import Fit, Where

@@ -205,7 +205,7 @@ def _stage(what: MultiHeadAttention, operands: Operands) -> str:
 
 def _biased(rank: int) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
     def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
-        if reason := _known(what, operands):
+        if (reason := _known(what, operands)) is not None:
             return reason
         return None if _stage(what, operands) == "bias" and (operands[1] or Facts()).rank == rank else Reason("")
 
@@ -248,7 +248,7 @@ def biased_queries(query, key, value, bias, mask, added, past_key, past_value, b
 
 def _masked(form: str, more: bool) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
     def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
-        if reason := _known(what, operands):
+        if (reason := _known(what, operands)) is not None:
             return reason
         if _stage(what, operands) != "mask" or (operands[5] is not None) != more:
             return Reason("")
@@ -380,7 +380,7 @@ def by_spans_after_a_past(
 
 
 def _sums(what: MultiHeadAttention, operands: Operands) -> Reason | None:
-    if reason := _known(what, operands):
+    if (reason := _known(what, operands)) is not None:
         return reason
     if _stage(what, operands) != "mask":
         return Reason("")
@@ -429,7 +429,7 @@ def by_any_after_a_past(query, key, value, bias, mask, added, past_key, past_val
 
 def _last(rank: int) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
     def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
-        if reason := _known(what, operands):
+        if (reason := _known(what, operands)) is not None:
             return reason
         stage = _stage(what, operands)
         return None if stage == ("heads" if rank == 4 else "") else Reason("")

@@ -16,7 +16,7 @@ from opshift.passes.base import limits
 from opshift.passes.base.assumptions import FITS
 from opshift.passes.base.errors import InvalidModelError, UsageError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Code, Plan, Refusal
+from opshift.passes.base.plan import Code, Plan, Refusal
 from opshift.passes.conversion.example_sizes import ExampleSizes, makes_nothing
 from opshift.passes.conversion.planning import places_of, plan_request
 from opshift.passes.conversion.request import Request, prepare_model, type_changes

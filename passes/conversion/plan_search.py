@@ -19,7 +19,7 @@ from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits
 from opshift.passes.base.arguments import Progress
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Code, Refusal
+from opshift.passes.base.plan import Code, Refusal
 from opshift.passes.conversion.cures import with_cures
 from opshift.passes.conversion.planning import places_of, plan_request, shown, with_preparation
 from opshift.passes.conversion.request import (

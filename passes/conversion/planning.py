@@ -14,7 +14,7 @@ from opshift.opsets.registry.structural import IF, LOOP, SCAN
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits
 from opshift.passes.base.arguments import Progress
-from opshift.passes.base.results import Code, Plan, Refusal
+from opshift.passes.base.plan import Code, Plan, Refusal
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
 from opshift.passes.conversion.request import (
     Request,

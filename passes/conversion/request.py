@@ -21,7 +21,7 @@ from opshift.passes.base.assumptions import FITS, TENSOR_OUTPUT
 from opshift.passes.base.decomposed_operators import check_decompose, decomposed_operators, names_any
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Action, Plan, Refusal
+from opshift.passes.base.plan import Action, Plan, Refusal
 from opshift.passes.base.type_changes import requested_changes
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
 from opshift.passes.conversion.narrow_floats import MeasuredIslands

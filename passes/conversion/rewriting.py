@@ -20,7 +20,7 @@ from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.analysis.sliced_dims import declare_sliced_dims, keeps_names
 from opshift.passes.base.decomposed_operators import names_of
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Code, KernelWarning, Plan, Refusal
+from opshift.passes.base.plan import Code, KernelWarning, Plan, Refusal
 from opshift.passes.base.version_numbers import released_with
 from opshift.passes.conversion.default_inputs import DEFAULTS, defaults, overridable, without_inputs
 from opshift.passes.conversion.request import (

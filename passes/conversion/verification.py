@@ -23,7 +23,8 @@ from opshift.passes.base import limits
 from opshift.passes.base.assumptions import APPROXIMATE, FITS, TENSOR_OUTPUT
 from opshift.passes.base.errors import VerificationError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Action, Check, Report, Verdict
+from opshift.passes.base.plan import Action
+from opshift.passes.base.report import Check, Report, Verdict
 from opshift.passes.conversion.request import Request, report_stage
 from opshift.passes.conversion.result import Result
 from opshift.passes.io import external_data as external

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opshift.passes.base.effort import Allowance
-from opshift.passes.base.results import Counterexample
+from opshift.passes.base.report import Counterexample
 from opshift.passes.proof.coverage import CoverageCounter
 from opshift.passes.proof.equality import DifferenceKind, deviation, differences_by_kind, differs, differs_in_rank
 from opshift.passes.proof.inputs.input_specs import Spec

@@ -21,7 +21,7 @@ from opshift.passes.base.arguments import Progress
 from opshift.passes.base.effort import LEAST_OF_NODE, LEAST_OF_REPEATED, Allowance
 from opshift.passes.base.errors import OpshiftError, printable
 from opshift.passes.base.limits import Limits
-from opshift.passes.base.results import Check, Counterexample, Coverage, Verdict
+from opshift.passes.base.report import Check, Counterexample, Coverage, Verdict
 from opshift.passes.proof.canonical import canonical, without_weights
 from opshift.passes.proof.comparison import Comparison, Executor, Mismatch, Reference, sentence
 from opshift.passes.proof.coverage import CoverageCounter

@@ -11,8 +11,8 @@ from opshift.opsets.registry.node_traits import traits_of
 from opshift.opsets.registry.operator import ML
 from opshift.passes.analysis.model_summary import summary
 from opshift.passes.proof.inputs import generator
-from opshift.passes.proof.inputs.data_flow import InputUsage
 from opshift.passes.proof.inputs.generator import Draft, Rng, Shape
+from opshift.passes.proof.inputs.input_usage import InputUsage
 from opshift.passes.proof.inputs.trials import Values
 from opshift.passes.proof.pair import Pair, constants_of
 from opshift.passes.proof.wider_types import is_float

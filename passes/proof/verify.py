@@ -24,7 +24,7 @@ from opshift.passes.base.effort import LARGE, LEAST, Allowance
 from opshift.passes.base.errors import OpshiftError
 from opshift.passes.base.limits import limits as within
 from opshift.passes.base.option_table import OPTIONS, check_arguments
-from opshift.passes.base.results import Check, Report, Verdict
+from opshift.passes.base.report import Check, Report, Verdict
 from opshift.passes.base.version_numbers import check_opset
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import check_unchanged

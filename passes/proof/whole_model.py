@@ -16,7 +16,7 @@ from opshift.passes.base.arguments import Progress
 from opshift.passes.base.effort import Allowance
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.limits import Limits
-from opshift.passes.base.results import Check, Counterexample, Coverage, Verdict
+from opshift.passes.base.report import Check, Counterexample, Coverage, Verdict
 from opshift.passes.proof.comparison import Comparison, Reference, sentence
 from opshift.passes.proof.coverage import CoverageCounter
 from opshift.passes.proof.differences import Diagnosis, DifferenceFinder

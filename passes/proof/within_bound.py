@@ -9,7 +9,7 @@ import numpy as np
 from opshift.passes.analysis.departures import Distance, distance
 from opshift.passes.base.errors import printable
 from opshift.passes.base.limits import Limits
-from opshift.passes.base.results import Check, Counterexample, Coverage, Verdict
+from opshift.passes.base.report import Check, Counterexample, Coverage, Verdict
 from opshift.passes.proof.comparison import readable
 from opshift.passes.proof.inputs.usual import UsualInputs
 from opshift.passes.proof.rounded_values import narrow_values, with_rounded_values

@@ -27,7 +27,7 @@ from opshift.opsets.registry.structural import (
 from opshift.passes.analysis.known_values import is_static
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.analysis.splicing import Spliced, named_node
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, nested_nodes, node_name, subgraph, subgraphs

@@ -21,7 +21,7 @@ from opshift.opsets.registry.traits import Arithmetic
 from opshift.passes.analysis.known_values import Propagation, is_static
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.analysis.splicing import Spliced, accepts, named_node, rename
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, nested_nodes, node_name, subgraph, subgraphs

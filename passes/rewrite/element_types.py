@@ -22,7 +22,7 @@ from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.analysis.splicing import named_node, rename_values
 from opshift.passes.analysis.value_ranges import Ranges, value_ranges
 from opshift.passes.base.assumptions import FITS
-from opshift.passes.base.results import Action, Refusal, Step
+from opshift.passes.base.plan import Action, Refusal, Step
 from opshift.passes.graph.editing import drop_named, replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, names_read, node_name, subgraphs

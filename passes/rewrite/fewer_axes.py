@@ -24,7 +24,7 @@ from opshift.opsets.registry.structural import IDENTITY, RESHAPE
 from opshift.passes.analysis.inference import infer, make_node
 from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.analysis.splicing import named_node, rename
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, names_read, nested_nodes, node_name

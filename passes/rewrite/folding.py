@@ -21,7 +21,7 @@ from opshift.opsets.registry.traits import Flow
 from opshift.passes.analysis.known_values import is_constant, scopes_of
 from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.analysis.splicing import named_node
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.limits import FOLDED
 from opshift.passes.graph.names import Names

@@ -14,7 +14,7 @@ import onnx
 from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.operator import Lifted
 from opshift.passes.analysis.inference import form
-from opshift.passes.base.results import Candidate
+from opshift.passes.base.plan import Candidate
 
 
 class Input(NamedTuple):

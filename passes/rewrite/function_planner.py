@@ -18,7 +18,7 @@ from opshift.opsets.registry.schema import attribute_value, default_domain
 from opshift.passes.analysis.inference import make_attribute
 from opshift.passes.analysis.lazy_inference import OnDemandScope
 from opshift.passes.analysis.scopes import Scope, Values, default_opset, describe
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 from opshift.passes.graph.traversal import graphs, named_subgraphs, nodes_by_op_key, subgraphs
 from opshift.passes.rewrite.edits import CallFunction, Change, FunctionKey, FunctionPlan, GraphPlan, Replace
 from opshift.passes.rewrite.fragment import Input

@@ -11,7 +11,7 @@ from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import schema_at
 from opshift.opsets.runtimes.kernels import has_kernel, named_output, version
 from opshift.passes.analysis.inference import infer
-from opshift.passes.base.results import KernelWarning
+from opshift.passes.base.plan import KernelWarning
 from opshift.passes.rewrite.fragment import Constant, Fragment, Input, Output, ValueRef
 
 

@@ -28,7 +28,7 @@ from opshift.opsets.registry.traits import Flow
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.base.assumptions import APPROXIMATE, ASSUMPTIONS
 from opshift.passes.base.limits import Deadline
-from opshift.passes.base.results import Candidate
+from opshift.passes.base.plan import Candidate
 from opshift.passes.rewrite.failure_memo import FailureMemo
 from opshift.passes.rewrite.fragment import (
     Constant,

@@ -20,7 +20,7 @@ from opshift.passes.analysis.inference import typed
 from opshift.passes.analysis.operator_checks import operator_fault
 from opshift.passes.analysis.scopes import Values
 from opshift.passes.base.errors import InvalidModelError
-from opshift.passes.base.results import Action, Code, Refusal, Step
+from opshift.passes.base.plan import Action, Code, Refusal, Step
 from opshift.passes.rewrite import foreign
 from opshift.passes.rewrite.edits import Change, NestScan, Replace
 from opshift.passes.rewrite.fragment import Constant, Failure, Fragment, Input, Output, operand_sources

@@ -24,7 +24,7 @@ from opshift.opsets.registry.schema_only import has_body, schemas
 from opshift.opsets.runtimes.kernels import loses, lost_types
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.analysis.scopes import dtypes
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.traversal import GraphView, GraphWalk
 from opshift.passes.rewrite.fragment import Failure, Input, Output
 from opshift.passes.rewrite.lowering_search import Deriver

@@ -23,7 +23,7 @@ from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.lazy_inference import OnDemandScope, StaticFacts
 from opshift.passes.analysis.scopes import NOTHING, Values, default_opset, describe
 from opshift.passes.base.limits import Deadline
-from opshift.passes.base.results import Action, Code, Plan, Refusal, Step, Steps
+from opshift.passes.base.plan import Action, Code, Plan, Refusal, Step, Steps
 from opshift.passes.graph.columnar import OpKey
 from opshift.passes.graph.traversal import (
     GraphView,

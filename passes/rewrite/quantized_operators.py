@@ -25,7 +25,7 @@ from opshift.opsets.registry.schema import default_domain, schema_at, version_re
 from opshift.opsets.registry.structural import CONSTANT, DEQUANTIZE, QUANTIZE
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.scopes import Scope, default_opset, view
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.editing import drop_named, replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, names_read, node_name

@@ -16,7 +16,7 @@ from opshift.opsets.registry.schema import Schema, schema_at
 from opshift.opsets.registry.structural import IDENTITY, LOOP, SEQUENCES
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import typed
-from opshift.passes.base.results import Code, Refusal
+from opshift.passes.base.plan import Code, Refusal
 from opshift.passes.rewrite.edits import CarryValue, DropAttributes
 from opshift.passes.rewrite.node_context import NodeContext
 from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions

@@ -22,7 +22,7 @@ from opshift.opsets.registry.schema import NEWEST, Parameter, Schema, default_do
 from opshift.opsets.registry.structural import CAST, CONSTANT
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.analysis.scopes import default_opset
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.traversal import graphs, named_subgraphs, node_name
 
 WIDER: Mapping[int, int] = {

@@ -32,7 +32,7 @@ from opshift.opsets.operators import (
     topk,
 )
 from opshift.opsets.operators.topk import TopK
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 CUBE = np.random.default_rng(5).integers(1, 5, (2, 3, 4)).astype(F32)
 WIDE = np.random.default_rng(6).integers(-128, 256, (2, 7, 5))

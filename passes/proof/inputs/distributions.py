@@ -13,7 +13,7 @@ import numpy as np
 
 from opshift.opsets.registry.traits import Interval
 from opshift.passes.analysis.scopes import Array, Shape
-from opshift.passes.proof.inputs.data_flow import Number
+from opshift.passes.proof.inputs.input_usage import Number
 
 Rng = np.random.Generator
 
