@@ -604,9 +604,9 @@ CASES = [
         )
     ),
     Case(
-        "y = com.microsoft.UnfoldTensor <dim = 1, size = 3, step = 2> (x)",
+        "y = com.microsoft.UnfoldTensor <dim = 1, size = 2, step = 3> (x)",
         "float[2,n,3] x",
-        "float[2,m,3,3] y",
+        "float[2,m,3,2] y",
         (11, 17),
     ),
     *(
