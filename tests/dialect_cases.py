@@ -603,6 +603,12 @@ CASES = [
             ('NhwcMaxPool <kernel_shape = [3, 2], auto_pad = "SAME_UPPER"> (x)', "T[n,7,6,3] x", "[n,7,6,3]", (17,)),
         )
     ),
+    Case(
+        "y = com.microsoft.UnfoldTensor <dim = 1, size = 2, step = 3> (x)",
+        "float[2,n,3] x",
+        "float[2,m,3,2] y",
+        (11, 17),
+    ),
     *(
         Case(f"y = com.microsoft.UnfoldTensor {node} (x)", f"{dtype}[n,8,2] x", f"{dtype}{made} y", (11, 17))
         for dtype in ("float", "int64")

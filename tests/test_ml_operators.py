@@ -177,3 +177,42 @@ def test_many_support_vectors_are_added_up_in_any_order() -> None:
         assert result.report.verdict is Verdict.EQUAL, result.report
     wrong = opshift.convert(model(1.001), decompose=["ai.onnx.ml"], verify=False).rewritten
     assert opshift.verify(model(1.0), wrong).verdict is Verdict.DIFFERENT
+
+
+def classifier(seed: int, factor: float = 1.0) -> onnx.ModelProto:
+    """An SVMClassifier with coefficients that cancel; the first one is multiplied by a factor."""
+    rng = np.random.default_rng(seed)
+    coefficients = rng.uniform(5, 50, 40).astype(np.float32) * np.repeat([1, -1], 20)
+    coefficients[0] *= factor
+    node = onnx.helper.make_node(
+        "SVMClassifier",
+        ["x"],
+        ["label", "scores"],
+        domain="ai.onnx.ml",
+        classlabels_ints=[0, 1],
+        vectors_per_class=[20, 20],
+        coefficients=coefficients.tolist(),
+        support_vectors=rng.normal(size=160).tolist(),
+        kernel_type="RBF",
+        kernel_params=[0.5, 0.0, 3.0],
+        rho=[0.25],
+    )
+    outputs = ("label", onnx.TensorProto.INT64, ["n"]), ("scores", onnx.TensorProto.FLOAT, ["n", 2])
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 4])],
+        [onnx.helper.make_tensor_value_info(*one) for one in outputs],
+    )
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("ai.onnx.ml", 1)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 4])
+def test_scores_of_coefficients_that_cancel_are_within_their_rounding(seed: int) -> None:
+    result = opshift.convert(classifier(seed), decompose=["ai.onnx.ml"], require_proof=True)
+    assert result.report is not None
+    assert result.report.whole.verdict is Verdict.EQUAL
+    wrong = opshift.convert(classifier(seed, 1.01), decompose=["ai.onnx.ml"], verify=False).rewritten
+    assert opshift.verify(classifier(seed), wrong).whole.verdict is Verdict.DIFFERENT

@@ -698,6 +698,7 @@ SUBJECTS = (
     Subject("Div", "by_reciprocal", {}, ("float[2,3]", "float[3]")),
     Subject("Div", "by_scaled_reciprocal", {}, ("double[9]", "double[9]"), tamed=far),
     Subject("Div", "in_three_parts", {}, ("int64[2,3]", "int64[3]"), opset=16),
+    Subject("Div", "in_unsigned_parts", {}, ("uint64[2,3]", "uint64[3]"), opset=18),
     Subject("Size", "of_shape", {}, ("float[n,m]",)),
     Subject("BitShift", "multiplied", {}, ("int32[40,3]", "int32[40,3]")),
     Subject("BitShift", "divided", {"direction": "RIGHT"}, ("int32[40,3]", "int32[40,3]")),

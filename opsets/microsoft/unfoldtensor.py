@@ -66,6 +66,37 @@ def gathered(x, places: Sequence[int], axis: int, order: Sequence[int]):
     return op.Transpose(op.Gather(x, places, axis=axis), perm=order)
 
 
+def _open(what: UnfoldTensor, operands: Operands) -> Reason | None:
+    if first(operands).rank is None:
+        return Reason("the rank is unknown", missing=True)
+    return None if _known(what, operands) else Reason("the length of the axis is known")
+
+
+def _steps(what: UnfoldTensor, operands: Operands) -> Mapping[str, Any]:
+    rank = first(operands).rank or 0
+    axis = resolve(what.dim, rank)
+    return {
+        "offsets": Tensor(np.arange(what.size)[None]),
+        "less": Tensor(np.array(what.size - 1)),
+        "step": Tensor(np.array(what.step)),
+        "axis": axis,
+        "at": (axis,),
+        "order": (*range(axis + 1), *range(axis + 2, rank + 1), axis + 1),
+    }
+
+
+# A slice that does not fit has no start: Range is empty where the length is below the size.
+@lowering(18, applies_if=_open, bind=_steps)
+def gathered_at_run_time(
+    x, offsets: Sequence[int], less: Sequence[int], step: Sequence[int], axis: int, at: Sequence[int],
+    order: Sequence[int],
+):  # fmt: skip
+    """Compute where slices start, gather them, and move their axis to the end."""
+    length = op.Squeeze(op.Gather(op.Shape(x), at, axis=0))
+    places = op.Unsqueeze(op.Range(0, length - less, step), [1]) + offsets
+    return op.Transpose(op.Gather(x, places, axis=axis), perm=order)
+
+
 OPERATOR = Operator(
     name="UnfoldTensor",
     domain=MICROSOFT,
@@ -74,8 +105,8 @@ OPERATOR = Operator(
     operands=("input",),
     oracle=oracle,
     fault=fault,
-    lowerings=(gathered,),
+    lowerings=(gathered, gathered_at_run_time),
     moves_data=True,
-    refused="an axis of unknown length",
+    refused="an input of unknown rank",
     traits=Traits(floats=(Trait.MOVES,), moved=(0,)),
 )

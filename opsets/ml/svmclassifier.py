@@ -13,6 +13,7 @@ from opshift.opsets.ml import scores, supportkernel
 from opshift.opsets.ml.linearregressor import matrix, rows_count, rows_of
 from opshift.opsets.ml.svmregressor import KERNELS, kernel_of
 from opshift.opsets.registry.facts import Dim, Tensor
+from opshift.opsets.registry.inner_sums import InnerSum, SumUse
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import ML, Operands, Operator, Version
 from opshift.opsets.registry.traits import Traits
@@ -242,5 +243,5 @@ OPERATOR = Operator(
     shape=shape,
     nan_defined=lambda what, operands: False,
     refused="probabilities (`prob_a`, `prob_b`); PROBIT of two classes; features that have more than one axis",
-    traits=Traits(floats_by=scores.float_traits, factors=2),
+    traits=Traits(floats_by=scores.float_traits, factors=2, inner_sum=InnerSum(SumUse.WEIGHED, output=1)),
 )

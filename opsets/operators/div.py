@@ -116,6 +116,19 @@ def in_three_parts(a, b, part: Sequence[int]):
     return most + more + op.Cast(whole, to=7) * (op.Sign(a) * op.Sign(b))
 
 
+# As above, without signs; what is left is below two divisors.
+@lowering(14, applies_if=_only_for(TensorProto.UINT64), bind=lambda meaning, operands: {"part": _PART}, cost=20)
+def in_unsigned_parts(a, b, part: Sequence[int]):
+    """Divide in double, rounding down, divide the rest likewise, and count whether the last rest holds one."""
+    inverse = op.Reciprocal(op.Cast(b, to=11))
+    less = inverse - inverse * part
+    most = op.Cast(op.Cast(a, to=11) * less, to=13)
+    rest = a - most * b
+    more = op.Cast(op.Cast(rest, to=11) * less, to=13)
+    left = rest - more * b
+    return most + more + op.Cast(op.LessOrEqual(b, left), to=13)
+
+
 def _of_dims(a: Dim, b: Dim) -> Dim:
     return a if b == 1 else None
 
@@ -126,7 +139,7 @@ OPERATOR = with_legacy_broadcast(
         (7, 13, 14),
         ("A", "B"),
         _quotient,
-        (by_reciprocal, by_scaled_reciprocal, by_reciprocal_of_integers, in_three_parts, *AS_VECTOR),
+        (by_reciprocal, by_scaled_reciprocal, by_reciprocal_of_integers, in_three_parts, in_unsigned_parts, *AS_VECTOR),
         wider_types=QUOTIENT,
         neutral=neutral_operand(1, right_only=True),
         traits=Traits(

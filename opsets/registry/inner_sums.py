@@ -64,6 +64,7 @@ class InnerSum:
             1.32.0).
         squares_in_double: its own kernel does so. Of float the wider type shows what that loses, and of double nothing.
         statistics: the outputs that are the mean and the inverse standard deviation of the row, beside the first one.
+        output: the output that is the result.
     """
 
     use: SumUse
@@ -78,6 +79,7 @@ class InnerSum:
     by_squares: bool = False
     squares_in_double: bool = False
     statistics: tuple[int, ...] = ()
+    output: int = 0
 
 
 def values_of(value: int, past: int) -> Callable[[Sequence[Any]], Any]:

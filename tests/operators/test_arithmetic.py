@@ -103,6 +103,13 @@ def quotients_of_int64() -> tuple[Case, ...]:
     )
 
 
+def multiples_of_uint64() -> list[Array]:
+    """Dividends next to multiples of divisors of all sizes, up to the largest number."""
+    divisors = np.array([1, 3, 2**20 + 1, 2**31, 2**39 - 1, 2**40 + 1, 2**53 + 1, 2**62 - 1, 2**63 + 5], np.uint64)
+    multiples = np.uint64(2**64 - 2) // divisors * divisors
+    return [np.stack([multiples - np.uint64(1), multiples, multiples + np.uint64(1)]), divisors]
+
+
 def doubles() -> list[Array]:
     """Quotients of powers of two, which are exact, very large and very small ones, and of what is no number."""
     ends = np.append(2.0 ** np.array([1023, 1000, 600, 1, -1, -600, -1022, -1030, -1074]), [0.0, INF])
@@ -114,8 +121,9 @@ class TestDiv(Table):
     cases = (
         *binary(),
         *multiples(),
-        *(Case(f"{np.dtype(one)}, ends", quotients(one)) for one in (np.int32, np.uint32, np.int64)),
+        *(Case(f"{np.dtype(one)}, ends", quotients(one)) for one in (np.int32, np.uint32, np.int64, np.uint64)),
         *quotients_of_int64(),
+        Case("uint64 next to multiples", multiples_of_uint64()),
         Case("double, far from 1", doubles()),
     )
 

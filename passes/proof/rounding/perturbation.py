@@ -194,11 +194,12 @@ class Perturbation:
         if node.adds_up_integers(self.plain):  # none of its inputs was a perturbed float
             term = _largest_term(node, self.plain)
             results = self._shake(results, lambda plain: (term, kernel_type(plain)))
-        inner_sum, first = traits_of(node.node).inner_sum, node.made[0]
-        if inner_sum and first == node.node.output[0]:
-            dtype, sign = kernel_type(self.plain[first]), self._sign or 1
-            moved = moved_by_inner_sum(node, inner_sum, read, results[first], dtype, sign)
-            results = {**moved_statistics(node, inner_sum, read, results, dtype, sign), first: moved}
+        inner_sum = traits_of(node.node).inner_sum
+        summed = node.node.output[inner_sum.output] if inner_sum and len(node.node.output) > inner_sum.output else ""
+        if inner_sum and summed in node.made:
+            dtype, sign = kernel_type(self.plain[summed]), self._sign or 1
+            moved = moved_by_inner_sum(node, inner_sum, read, results[summed], dtype, sign)
+            results = {**moved_statistics(node, inner_sum, read, results, dtype, sign), summed: moved}
         if Trait.ADDS_ONE in node.traits:
             results = self._shake(
                 results,
