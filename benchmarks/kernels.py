@@ -125,6 +125,7 @@ def elementwise(count: int) -> Iterator[Kernel]:
         single = rng.integers(0, 2, shape).astype(np.int32)
         yield Kernel("Gather", f"{dtype} single", (x[0, :2].copy(), single), {"axis": 0}, frozenset({0}))
         yield Kernel("Expand", dtype, (column[:1], np.array(shape)), constants=frozenset({1}))
+        yield Kernel("Tile", dtype, (x, np.array([1, 1])))
         yield Kernel("Transpose", dtype, (x,), {"perm": [1, 0]})
         for to, other in NUMBERS.items():
             if to != dtype:

@@ -100,19 +100,19 @@ def _of_unknown_rank(meaning: Reshape, operands: Operands) -> Reason | None:
     return None if _of_known_rank(meaning, operands) is not None else Reason("the rank of the result is known")
 
 
-def _column(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
+def _row(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
     rank = operands[1].size if operands[1] is not None else None
-    return {"column": (-1,) + (1,) * ((rank or 1) - 1)}
+    return {"row": (1,) * ((rank or 1) - 1) + (-1,)}
 
 
-@lowering(13, applies_if=_of_known_rank, bind=_column, cost=5)
-def tiled(data, shape, column: Sequence[int]):
+@lowering(13, applies_if=_of_known_rank, bind=_row)
+def tiled(data, shape, row: Sequence[int]):
     """Give a tensor without elements zeros where the shape has some, which Reshape then copies."""
     ones = op.Cast(op.Cast(shape, to=9), to=7)
-    return op.Reshape(op.Tile(op.Reshape(data, column), ones), shape)
+    return op.Reshape(op.Tile(op.Reshape(data, row), ones), shape)
 
 
-@lowering(13, applies_if=_of_unknown_rank, cost=5)
+@lowering(13, applies_if=_of_unknown_rank)
 def tiled_behind(data, shape):
     """Do the same where the length of the shape is unknown, with all elements along an axis behind the zeros."""
     ones = op.Cast(op.Cast(shape, to=9), to=7)

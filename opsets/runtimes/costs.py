@@ -81,7 +81,8 @@ def cost(node: Node, outputs: Sequence[Facts], weight: float) -> float:
     """Return the cost of a node; `weight` is its cost on small tensors."""
     if node.name in FREE or not outputs or any(facts.size == 0 for facts in outputs):
         return weight
-    count = _count(outputs[0])
+    # How often Tile repeats is rarely known when the number of elements is not.
+    count = NOMINAL * LAST if node.name == "Tile" and outputs[0].size is None else _count(outputs[0])
     data = next((facts for facts in node.inputs if facts is not None), Facts())
     listed = outputs[0] if node.name == "Where" else data
     dtype = type_name(listed.dtype) if listed.dtype else "float"
