@@ -105,7 +105,9 @@ def test_details_name_every_lowering() -> None:
     assert found == "no Less; lowering_1: no Greater; lowering_3: lowering_4: no Max"
 
 
-VALUES = re.compile("run time|constant|axes|one (known )?axis|k is|off or on|size of the image|max_output_boxes_per_class")
+VALUES = re.compile(
+    "run time|constant|axes|one (known )?axis|k is|off or on|size of the image|max_output_boxes_per_class"
+)
 """Parts of reasons that concern elements of operands, which shapes do not determine."""
 
 
