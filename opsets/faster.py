@@ -453,7 +453,7 @@ LOWERINGS: Mapping[str, tuple[Lowering, ...]] = {
 """By operator."""
 
 AT_RUN_TIME = (blocked_at_run_time, scattered_at_run_time)
-"""What finds lengths at run time: where nothing is known of the length of rows, the costs of others tell nothing."""
+"""Lowerings that determine lengths at run time: if the length of rows is unknown, costs cannot be compared."""
 
 
 def every(operator: Operator) -> tuple[Lowering, ...]:

@@ -60,7 +60,7 @@ _LARGEST = 2**20
 
 
 def _length(operands: Operands) -> int | None:
-    """How many numbers are transformed: as many as there are unless it is told."""
+    """Return the length of the transform: that of the axis, unless dft_length is an input."""
     data, length, axis = operands
     if length is not None:
         return None if length.known is None else int(length.known.item())
@@ -410,7 +410,7 @@ def by_computed_matrix(
 OPERATOR = Operator(
     name="DFT",
     meaning=DFT,
-    # DFT-17 on its axis: "By default this value is set to 1"; its range has to be told from the rank.
+    # DFT-17 on its axis: "By default this value is set to 1"; its range depends on the rank.
     versions=(Version(17, applies_if=operand_not_negative(2), left_out={"axis": 1}), Version(20)),
     operands=("input", "dft_length", "axis"),
     oracle=oracle,

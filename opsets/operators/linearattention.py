@@ -27,7 +27,7 @@ class LinearAttention:
     update_rule: str = "gated_delta"
     scale: float = 0.0
     chunk_size: int = 64
-    """How many tokens a kernel may take at a time: "does not affect output correctness"."""
+    """The number of tokens that a kernel may process at a time: "does not affect output correctness"."""
 
 
 _Array = np.ndarray[Any, Any]

@@ -99,7 +99,7 @@ def _undecided(sums: np.ndarray[Any, Any]) -> bool:
 def _weights(
     what: Resize, at: int, size: int, length: int, scale: float, start: float, end: float
 ) -> np.ndarray[Any, Any]:
-    """What each element along an axis counts for one of the output; one place more, which is 1 where it is outside."""
+    """Return the weights of the elements along an axis for an output element; one more is 1 outside."""
     weights = np.zeros(length + 1)
     x = coordinate(what, np.float32(at), size, length, np.float32(scale), np.float32(start), np.float32(end))
     if what.coordinate_transformation_mode == CROP and not 0 <= x <= length - 1:
