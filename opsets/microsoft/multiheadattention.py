@@ -164,9 +164,9 @@ def _packed(count: int) -> Callable[[MultiHeadAttention, Operands], Reason | Non
             return Reason("")
         packed = (operands[3 - count] or Facts()).shape
         if packed is None:
-            return Reason("the rank of what is packed is unknown", missing=True)
+            return Reason("the rank of the packed tensor is unknown", missing=True)
         if len(packed) != 5 or packed[3] not in (count, None):
-            return Reason(f"what is packed has another shape than (batch, tokens, heads, {count}, size)")
+            return Reason(f"the packed tensor has another shape than (batch, tokens, heads, {count}, size)")
         return None
 
     return applies_if
