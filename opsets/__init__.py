@@ -1,1 +1,1 @@
-"""What operators mean, and which of them a target has."""
+"""The meanings of operators, and the operators that targets support."""

@@ -150,11 +150,11 @@ def _inner(what: ArgMax, operands: Operands) -> Reason | None:
 
 
 def _first_inner(what: ArgMax, operands: Operands) -> Reason | None:
-    return Reason("the last maximum is wanted") if what.select_last_index else _inner(what, operands)
+    return Reason("it selects the last maximum") if what.select_last_index else _inner(what, operands)
 
 
 def _last_inner(what: ArgMax, operands: Operands) -> Reason | None:
-    return _inner(what, operands) if what.select_last_index else Reason("the first maximum is wanted")
+    return _inner(what, operands) if what.select_last_index else Reason("it selects the first maximum")
 
 
 def _in_blocks_of_bytes(what: ArgMax, operands: Operands) -> Mapping[str, Any]:
@@ -453,7 +453,7 @@ LOWERINGS: Mapping[str, tuple[Lowering, ...]] = {
 """By operator."""
 
 AT_RUN_TIME = (blocked_at_run_time, scattered_at_run_time)
-"""What finds lengths at run time: where nothing is known of the length of rows, the costs of others tell nothing."""
+"""Lowerings that determine lengths at run time: if the length of rows is unknown, costs cannot be compared."""
 
 
 def every(operator: Operator) -> tuple[Lowering, ...]:

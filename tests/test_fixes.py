@@ -10,7 +10,7 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.passes.base.errors import UsageError
-from opshift.passes.base.plan import Refusal
+from opshift.passes.base.plan import Code, Refusal
 
 LOOP = """y = Loop (n, , x) <body = b (int64 i, bool go, float[a,3] v) => (bool again, float[a,3] w)
     { again = Identity (go) w = Neg (v) }>"""
@@ -98,7 +98,7 @@ def test_a_target_that_lacks_an_operator_is_named_before_a_version_of_it() -> No
     text += '{ y = Resize <mode = "linear"> (x, "", s) }'
     model = parse_model(f'<ir_version: 8, opset_import: ["": 13]> {text}')
     (refusal,) = opshift.plan(model, target="ncnn").refusals
-    assert refusal.reason.startswith("ncnn does not support Resize")
+    assert (refusal.code, refusal.node, refusal.operator) == (Code.MISSING_FACT, "main/Resize_0", "Resize-13")
     assert not opshift.plan(model, target="ncnn", input_shapes={"x": (1, 3, 32, 32)}).refusals
 
 

@@ -120,7 +120,7 @@ def test_right_result_is_accepted(text: str, source: int, opset: int | None, dec
 
 def test_large_integers_made_of_rounded_floats_differ_in_both_directions() -> None:
     """The neighbours of a float of 4.8e9 are 512 apart, so that no integer lies between it and the exact result."""
-    scale, mean, variance = np.float32([[-3.22122547e9, 0, 0], [1.22123411e-05, 0, 1], [0.99999994, 0, 0]])
+    scale, mean, variance = np.array([[-3.22122547e9, 0, 0], [1.22123411e-05, 0, 1], [0.99999994, 0, 0]], np.float32)
     x = np.zeros((1, 3, 4), np.float32)
     x[0, 0] = 0, 1, 0, 1.5
     inputs = {"x": x, "a": scale, "b": np.zeros(3, np.float32), "c": mean, "d": variance}

@@ -179,7 +179,6 @@ def test_a_runtime_runs_what_it_did_not(case: Case, name: str) -> None:
     if name == "ncnn" and case.name.startswith(INTEGERS):
         (refusal, *_) = opshift.plan(case.model, target=name, assume=["finite-inputs"]).refusals
         assert refusal.code is Code.TYPE
-        assert "ncnn" in refusal.reason
         return
     assume = ["finite-inputs"] if name == "ncnn" else []
     result = opshift.convert(case.model, target=name, assume=assume, require_proof=True)

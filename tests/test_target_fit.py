@@ -14,6 +14,7 @@ import opshift
 from opshift.opsets.runtimes.limits import Limit
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.base.errors import UnsupportedError
+from opshift.passes.base.plan import Code
 
 HEAD = '<ir_version: 8, opset_import: ["": 13]> g '
 FLOATS = Target("mine", constant_types=("float", "int64"), measured=True)
@@ -62,8 +63,8 @@ def test_a_constant_that_no_other_type_holds_is_refused() -> None:
     with pytest.raises(UnsupportedError) as caught:
         opshift.convert(parse_model(HEAD + text), target=FLOATS)
     (refusal,) = caught.value.refusals
-    assert refusal.node == "constant 'k'"
-    assert refusal.reason.startswith("mine reads no constants of uint64")
+    assert (refusal.code, refusal.node) == (Code.TYPE, "constant 'k'")
+    assert refusal.hint == "Store them in another element type."
 
 
 def test_a_constant_output_is_refused() -> None:
@@ -72,7 +73,8 @@ def test_a_constant_output_is_refused() -> None:
     with pytest.raises(UnsupportedError) as caught:
         opshift.convert(parse_model(HEAD + text), target=target)
     (refusal,) = caught.value.refusals
-    assert (refusal.node, refusal.reason) == ("output 'z'", "it is constant, and mine returns no constants.")
+    assert (refusal.code, refusal.node) == (Code.NO_LOWERING, "output 'z'")
+    assert refusal.hint == "Remove it from the outputs of the model."
     assert opshift.plan(parse_model(HEAD + "(float[2] x) => (float[2] y) { y = Relu (x) }"), target=target).possible
 
 

@@ -279,7 +279,7 @@ def product_of_halves(data, axes, axis: Sequence[int], half: Sequence[int], keep
 def product_in_double(
     data, axes, keepdims: int, noop: int, least: Sequence[int], most: Sequence[int], to: int
 ):  # fmt: skip
-    """Multiply in double, and take the least or largest integer for what is beyond, as onnxruntime does."""
+    """Multiply in double, and saturate at the integers of the type, as onnxruntime does."""
     product = op.ReduceProd(op.Cast(data, to=11), axes, keepdims=keepdims, noop_with_empty_axes=noop)
     return op.Cast(op.Max(op.Min(product, most), least), to=to)
 

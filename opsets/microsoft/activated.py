@@ -25,7 +25,7 @@ PARAMETERS = {
     "Clip": 2,
     "HardSigmoid": 2,
 }
-"""How many parameters a function has that onnxruntime fuses; no name stands for none."""
+"""The number of parameters of each function that onnxruntime fuses; an empty name is no function."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def oracle(
 
 
 def normal(what: Attention, operands: Operands) -> tuple[Attention, Operands]:
-    """Leave out a mask of one column, which stands for none: onnxruntime repeats it for all keys."""
+    """Omit a mask of one column: onnxruntime repeats it for all keys, so it masks nothing."""
     if (operands[3] or Facts()).rank != 2 or (operands[3] or Facts()).dim(1) != 1:
         return what, operands
     return what, (*operands[:3], None, *operands[4:])

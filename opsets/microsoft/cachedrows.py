@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class CachedRows:
-    """How many heads a row has, and how long each is: -1 if that is unknown."""
+    """The number of heads in a row, and the size of each (-1: unknown)."""
 
     heads: int = 1
     size: int = 1

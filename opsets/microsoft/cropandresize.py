@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class CropAndResize:
-    """How elements between others are sampled, and what those outside of the image are."""
+    """The sampling mode, and the value of elements outside of the image."""
 
     extrapolation_value: float = 0.0
     mode: str = "bilinear"

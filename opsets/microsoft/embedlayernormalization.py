@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class EmbedLayerNormalization:
-    """What is added to the variance; `mask_index_type` 1 tells that the mask is counted, which it always is."""
+    """The epsilon; with `mask_index_type` 1, an output counts the mask, which it always does."""
 
     epsilon: float = EPSILON
     mask_index_type: int | None = None

@@ -16,7 +16,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class FusedMatMul:
-    """What the product is multiplied by, and how the operands are transposed before.
+    """The factor of the product, and the transpositions of the operands.
 
     `transBatchA` moves the first axis of A in front of the last one; `transA` swaps the last two then.
     """

@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class GroupedHeads:
-    """How many heads queries and keys have, what products are scaled by (0: by the root of their length), and a cap."""
+    """The numbers of heads of queries and keys, the scale of products (0: the root of the head size), and a cap."""
 
     num_heads: int = 1
     kv_num_heads: int = 1

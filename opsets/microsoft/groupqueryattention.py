@@ -181,7 +181,7 @@ def _known(what: GroupQueryAttention, operands: Operands) -> Reason | None:
 
 
 def _stage(what: GroupQueryAttention, operands: Operands) -> str:
-    """Name what is left to be done away with: one tensor of all rows, positions that are counted, turned heads."""
+    """Return the next form to replace: one tensor of all rows, counted positions, rotated heads."""
     if operands[1] is None:
         return "packed"
     if what.do_rotary:
@@ -205,7 +205,7 @@ def _of(stage: str) -> Callable[[GroupQueryAttention, Operands], Reason | None]:
 
 
 def _size(what: GroupQueryAttention, operands: Operands) -> int:
-    """Return how long a head is, -1 if nothing tells."""
+    """Return the size of a head; -1 if it is unknown."""
     more = 2 * what.kv_num_heads if operands[1] is None else 0
     for operand, axis, count in ((0, 2, what.num_heads + more), (1, 2, what.kv_num_heads), (3, 3, 1)):
         dim = (operands[operand] or Facts()).dim(axis)
@@ -345,7 +345,7 @@ def behind_a_past(
     return y, keys, values
 
 
-# --- what is fed ------------------------------------------------------------------------------------------------------
+# --- inputs of verification -------------------------------------------------------------------------------------------
 
 
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -390,7 +390,7 @@ def apart(inputs: Sequence[Any]) -> bool:
 
 
 LENGTH = 16
-"""How long the heads are that the proof draws where nothing tells: the kernel turns those of a multiple of it."""
+"""The size of heads that verification draws if it is unknown: the kernel rotates multiples of it."""
 
 
 def equal_dims(node: NodeShapes) -> Pairs:

@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Irfft:
-    """How many axes a signal has, those before the last; whether half is given, and whether it is normalized."""
+    """The number of axes of a signal, before the last; whether the input is half a spectrum, and is normalized."""
 
     signal_ndim: int
     onesided: int = 1
@@ -70,7 +70,7 @@ def _axis(what: Irfft, operands: Operands) -> Mapping[str, Any]:
 
 @lowering(18, applies_if=_form("one axis"), bind=_axis, rounds=True)
 def of_one_axis(x, at: int, turned: Sequence[int]):
-    """Put behind what is given its conjugated mirror image, and take the real part of the inverse DFT."""
+    """Append the conjugated mirror image of the half spectrum, and take the real part of the inverse DFT."""
     image = op.Slice(x, [-2], [0], [-2], [-1]) * turned
     return op.Gather(op.DFT(op.Concat(x, image, axis=-2), axis=at, inverse=1), 0, axis=-1)
 

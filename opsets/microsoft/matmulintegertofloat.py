@@ -29,7 +29,7 @@ def oracle(
     b_zero: Array | None = None,
     bias: Array | None = None,
 ) -> Array:
-    """MatMulIntegerToFloat-1: the product of what is left of the zero points, times both scales."""
+    """MatMulIntegerToFloat-1: the product of both matrices less their zero points, times both scales."""
     total = matmulinteger.oracle(what, a, b, a_zero, b_zero).astype(np.float64)
     y = total * (a_scale.astype(np.float64) * b_scale)
     return np.asarray(y if bias is None else y + bias).astype(a_scale.dtype)

@@ -34,12 +34,12 @@ class MatMulNBits:
 
     @property
     def blocks(self) -> int:
-        """How many blocks a row has."""
+        """The number of blocks in a row."""
         return -(-self.K // self.block_size)
 
     @property
     def parts(self) -> int:
-        """How many numbers a byte has."""
+        """The number of weights in a byte."""
         return 8 // self.bits
 
 

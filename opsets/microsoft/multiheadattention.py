@@ -21,15 +21,15 @@ from opshift.opsets.registry.traits import Trait, Traits
 Array = np.ndarray[Any, Any]
 
 FILTER = -10000.0
-"""What a mask adds by default where a key is masked."""
+"""The default number that is added to the products of masked keys."""
 
 LARGE = 1000.0
-"""What a mask adds at most for the sums with products to keep enough digits."""
+"""The largest such number with which the sums of products keep enough digits."""
 
 
 @dataclass(frozen=True)
 class MultiHeadAttention:
-    """How many heads there are, what products are scaled by (0: by the root of their length), and what masks add."""
+    """The number of heads, the scale of products (0: the root of the head size), and the number that masks add."""
 
     num_heads: int = 1
     mask_filter_value: float = FILTER
@@ -164,9 +164,9 @@ def _packed(count: int) -> Callable[[MultiHeadAttention, Operands], Reason | Non
             return Reason("")
         packed = (operands[3 - count] or Facts()).shape
         if packed is None:
-            return Reason("the rank of what is packed is unknown", missing=True)
+            return Reason("the rank of the packed tensor is unknown", missing=True)
         if len(packed) != 5 or packed[3] not in (count, None):
-            return Reason(f"what is packed has another shape than (batch, tokens, heads, {count}, size)")
+            return Reason(f"the packed tensor has another shape than (batch, tokens, heads, {count}, size)")
         return None
 
     return applies_if
@@ -195,7 +195,7 @@ def of_two_tensors(query, key, value, bias, mask, added, past_key, past_value, b
 
 
 def _stage(what: MultiHeadAttention, operands: Operands) -> str:
-    """Name what is left to be done away with: the bias, then the mask, then keys with heads."""
+    """Return the next operand to replace: the bias, then the mask, then keys with heads."""
     if operands[3] is not None:
         return "bias"
     if operands[4] is not None:
@@ -507,7 +507,7 @@ def unmasked_first(feeds: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 LENGTH = 4
-"""How long the heads are that the proof draws where nothing tells."""
+"""The size of heads that verification draws if it is unknown."""
 
 
 def equal_dims(node: NodeShapes) -> Pairs:

@@ -62,7 +62,7 @@ def oracle(
 
 
 def normal(what: QAttention, operands: Operands) -> tuple[QAttention, Operands]:
-    """Leave out a mask of one column, which stands for none."""
+    """Omit a mask of one column, which masks nothing."""
     if (operands[5] or Facts()).rank != 2 or (operands[5] or Facts()).dim(1) != 1:
         return what, operands
     return what, (*operands[:5], None, *operands[6:])

@@ -27,7 +27,7 @@ FLOATS = (Trait.SUMS, Trait.WEIGHS, Trait.IN_FLOAT)
 
 @dataclass(frozen=True)
 class Rfft:
-    """How many axes a signal has, the last ones; whether half is given, and whether it is normalized."""
+    """The number of axes of a signal, the last ones; whether the output is half a spectrum, and is normalized."""
 
     signal_ndim: int = 1
     onesided: int = 1

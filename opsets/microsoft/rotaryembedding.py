@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class RotaryEmbedding:
-    """How many heads a row holds (0: as many as are as long as both caches), how much of a head is turned, and how."""
+    """The heads in a row (0: as many as fit the size of both caches), and the rotated part of a head."""
 
     interleaved: int = 0
     is_packed_batching: int = 0

@@ -23,7 +23,7 @@ EPSILON = float(np.float32(1e-12))
 
 @dataclass(frozen=True)
 class SkipLayerNormalization:
-    """What is added to the variance."""
+    """The epsilon that is added to the variance."""
 
     epsilon: float = EPSILON
 

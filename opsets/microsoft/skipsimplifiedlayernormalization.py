@@ -26,7 +26,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 @dataclass(frozen=True)
 class SkipSimplifiedLayerNormalization:
-    """What is added to the mean square."""
+    """The epsilon that is added to the mean square."""
 
     epsilon: float = EPSILON
 

@@ -17,7 +17,7 @@ from opshift.opsets.registry.operator import Operands, Operator
 
 @dataclass(frozen=True)
 class Unpacked:
-    """How many bits a number has, and the type of the result: one of floats, or uint8."""
+    """The bits of a number, and the type of the result: a float type, or uint8."""
 
     bits: int = 4
     dtype: int = TensorProto.FLOAT

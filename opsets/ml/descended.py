@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Descended:
-    """How many levels, and whether NaN goes where a feature up to the threshold does at the nodes that say so."""
+    """The number of levels, and whether NaN follows features up to the threshold at the marked nodes."""
 
     depth: int = 0
     tracks: int = 0

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class FeatureVectorizer:
-    """How many features each tensor contributes: what is more is left out, and what is less is zero."""
+    """The number of features of each tensor: longer ones are cut, and shorter ones padded with zeros."""
 
     inputdimensions: tuple[int, ...] = ()
 

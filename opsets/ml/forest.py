@@ -20,7 +20,7 @@ from opshift.opsets.registry.operator import Operands, Operator
 Array = np.ndarray[Any, Any]
 
 DEEPEST = 64
-"""How many levels of nodes are written one after the other; a model with more would hardly be loaded."""
+"""The largest number of levels that are unrolled; a model with more would hardly be loaded."""
 
 MATRIX = 2**18
 """Elements of the matrices from nodes to leaves up to which products are written instead of levels: 1 MB of floats."""
@@ -30,7 +30,7 @@ COMBINED: Mapping[str, Callable[[Array], Any]] = {
     "MIN": lambda found: found.min(axis=1),
     "MAX": lambda found: found.max(axis=1),
 }
-"""What becomes of the weights of all trees."""
+"""The aggregation of the weights of all trees."""
 
 _NONE = Tensor(np.zeros(0))
 
@@ -55,7 +55,7 @@ class Forest:
 
     @property
     def leaves(self) -> Array:
-        """Which nodes are leaves."""
+        """Return a mask of the leaves."""
         return np.asarray(self.yes.array == np.arange(len(self.yes.array)))
 
 

@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Imputer:
-    """What is missing, and what is put in its place: one number for all features, or one for each."""
+    """The missing value, and its replacement: one number for all features, or one for each."""
 
     imputed_value_floats: tuple[float, ...] = ()
     imputed_value_int64s: tuple[int, ...] = ()
@@ -29,7 +29,7 @@ class Imputer:
     replaced_value_int64: int = 0
 
     def values(self, floats: bool) -> tuple[float, ...]:
-        """What is put in place of floats, or of integers."""
+        """The replacement of floats, or of integers."""
         return self.imputed_value_floats if floats else self.imputed_value_int64s
 
     def missing(self, floats: bool) -> float:

@@ -53,12 +53,12 @@ class LinearClassifier:
 
     @property
     def paired(self) -> bool:
-        """Whether the score of the second class stands for both."""
+        """Whether the score of the second class determines both."""
         return self.count == 1 and max(len(self.classlabels_strings), len(self.classlabels_ints)) == 2
 
     @property
     def ending(self) -> scores.Scores:
-        """What becomes of the scores: onnxruntime applies only LOGISTIC to a pair, and PROBIT to one (1.32.0)."""
+        """The function of the scores: onnxruntime applies only LOGISTIC to a pair, and PROBIT to one (1.32.0)."""
         if self.paired:
             return scores.Scores("LOGISTIC" if self.post_transform == "LOGISTIC" else "NONE", first="rest")
         return scores.Scores("NONE" if self.count == 1 and self.post_transform != "PROBIT" else self.post_transform)

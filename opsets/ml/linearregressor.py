@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class LinearRegressor:
-    """How many targets there are, the coefficients of each, and what is added to each."""
+    """The number of targets, and the coefficients and intercept of each."""
 
     coefficients: tuple[float, ...] = ()
     intercepts: tuple[float, ...] = ()

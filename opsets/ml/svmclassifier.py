@@ -62,7 +62,7 @@ class SVMClassifier:
 
     @property
     def weights(self) -> Array:
-        """What the values of the kernel function are multiplied by, a column for each pair of classes.
+        """The factors of the kernel function's values, a column for each pair of classes.
 
         A row of coefficients has those of each vector against one other class, without its own.
         """
@@ -77,22 +77,22 @@ class SVMClassifier:
 
     @property
     def offsets(self) -> Array:
-        """What is added to the scores."""
+        """The offsets of the scores."""
         return np.asarray(self.rho[: len(self.pairs)] if self.in_pairs else self.rho[:1], np.float32)
 
     @property
     def votes(self) -> Array:
-        """Which class a score of each pair votes for where it is above zero, a row each."""
+        """The class that a positive score of each pair votes for, a row each."""
         return np.eye(len(self.labels), dtype=np.float32)[[one for one, _ in self.pairs]]
 
     @property
     def others(self) -> Array:
-        """Which class it votes for elsewhere."""
+        """The class that other scores vote for."""
         return np.eye(len(self.labels), dtype=np.float32)[[other for _, other in self.pairs]]
 
     @property
     def ending(self) -> scores.Scores:
-        """What becomes of the scores; that of two classes stands for both (onnxruntime 1.32.0)."""
+        """The function of the scores; with two classes, one score determines both (onnxruntime 1.32.0)."""
         if self.in_pairs and len(self.labels) == 2:
             function = "LOGISTIC" if self.post_transform == "LOGISTIC" else "NONE"
             return scores.Scores(function, "opposite" if self.post_transform == "NONE" else "rest")

@@ -51,7 +51,7 @@ class SVMRegressor:
 
     @property
     def weights(self) -> Array:
-        """What the values of the kernel function are multiplied by; 1 without support vectors."""
+        """The factors of the kernel function's values; 1 without support vectors."""
         return np.asarray(self.coefficients if self.n_supports else (1,), np.float32)[:, None]
 
 

@@ -54,7 +54,7 @@ class TreeEnsemble:
 
     @property
     def aggregate(self) -> str:
-        """How the trees' weights become one."""
+        """The aggregation of the trees' weights."""
         return AGGREGATES[self.aggregate_function]
 
     @property
@@ -69,7 +69,7 @@ class TreeEnsemble:
 
     @property
     def has_sets(self) -> bool:
-        """Whether a node asks if a feature is a member of a set."""
+        """Whether a node tests the membership of a feature in a set."""
         return len(MODES) - 1 in trees.listed((), self.nodes_modes)
 
     def flat(self, dtype: Any) -> trees.FlatTrees:

@@ -101,7 +101,7 @@ def decided(what: TreeEnsembleClassifier, dtype: Any) -> Decided | Reason:
 
 
 def _single(what: TreeEnsembleClassifier, grown: forest.Forest, dtype: Any) -> Decided | Reason:
-    """One class: its score tells 1 from 0."""
+    """One class: the sign of its score selects 1 or 0."""
     if what.classlabels_strings:
         return Reason("it has one label, which is a string: onnxruntime reads beyond the list")
     ending = scores.Scores(what.post_transform if what.post_transform == "PROBIT" else "NONE")

@@ -49,7 +49,7 @@ class TreeEnsembleRegressor(trees.Nodes):
 
     @property
     def aggregate(self) -> str:
-        """How the trees' weights become one."""
+        """The aggregation of the trees' weights."""
         return self.aggregate_function
 
     def forest(self, dtype: Any) -> tuple[forest.Forest, Array]:
@@ -80,7 +80,7 @@ def grown(
 
 
 SUMS = (Trait.SUMS, Trait.COMPOSED, Trait.ADDS_ONE)
-"""What ensembles do with floats."""
+"""The traits of ensembles for floats."""
 
 
 def compared_in(dtype: int | None) -> Any:

@@ -232,7 +232,7 @@ def topk_if_any(data, axis: int, end: int, axes: Sequence[int], keep: int):
 
 
 def _last_wanted(meaning: ArgMax, operands: Operands) -> Reason | None:
-    return None if meaning.select_last_index else Reason("the first maximum is wanted")
+    return None if meaning.select_last_index else Reason("it selects the first maximum")
 
 
 @lowering(18, applies_if=_last_wanted, bind=lambda meaning, operands: {**_ends(meaning.axis), "to": meaning.dtype})
@@ -253,7 +253,7 @@ def _counted(meaning: ArgMax, operands: Operands) -> Reason | None:
 
 
 def _first_counted(meaning: ArgMax, operands: Operands) -> Reason | None:
-    return Reason("the last maximum is wanted") if meaning.select_last_index else _counted(meaning, operands)
+    return Reason("it selects the last maximum") if meaning.select_last_index else _counted(meaning, operands)
 
 
 def _last_counted(meaning: ArgMax, operands: Operands) -> Reason | None:
@@ -402,7 +402,7 @@ def _sums(meaning: ArgMax, operands: Operands) -> Mapping[str, Any]:
 
 
 def _first_of_known_type(meaning: ArgMax, operands: Operands) -> Reason | None:
-    return Reason("the last maximum is wanted") if meaning.select_last_index else _typed(meaning, operands)
+    return Reason("it selects the last maximum") if meaning.select_last_index else _typed(meaning, operands)
 
 
 @lowering(18, applies_if=_first_of_known_type, bind=_sums)
@@ -441,7 +441,7 @@ def _signed(meaning: ArgMax, operands: Operands) -> Reason | None:
 
 
 def _first_signed(meaning: ArgMax, operands: Operands) -> Reason | None:
-    return Reason("the last maximum is wanted") if meaning.select_last_index else _signed(meaning, operands)
+    return Reason("it selects the last maximum") if meaning.select_last_index else _signed(meaning, operands)
 
 
 def _last_signed(meaning: ArgMax, operands: Operands) -> Reason | None:

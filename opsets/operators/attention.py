@@ -130,7 +130,7 @@ def _last(operands: Operands, index: int, axis: int) -> Dim:
 
 
 def _keys(operands: Operands) -> Dim:
-    """How many keys there are with those of the past."""
+    """Return the number of keys, including those of the past."""
     new, past = _last(operands, 1, -2), 0 if operands[4] is None else _last(operands, 4, -2)
     if past == 0:
         return new

@@ -60,7 +60,7 @@ def oracle(what: AveragePool, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return y.astype(x.dtype)
 
 
-# --- what a version says ------------------------------------------------------------------------------------------
+# --- versions ---------------------------------------------------------------------------------------------------------
 
 
 def _write(since: int, what: AveragePool, operands: Operands) -> Mapping[str, Any] | Reason:

@@ -1,4 +1,4 @@
-"""BatchNormalization: scale and shift each channel. Below 14 the number of outputs tells whether it trains."""
+"""BatchNormalization: scale and shift each channel. Below 14, the number of outputs determines whether it trains."""
 
 from __future__ import annotations
 

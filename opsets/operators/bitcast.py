@@ -42,7 +42,7 @@ def _same_type(what: BitCast, operands: Operands) -> bool:
 
 @dataclass(frozen=True)
 class Layout:
-    """Of a float type: how many bits it has, how many of them are the fraction, and its smallest normal exponent."""
+    """A float type: its bits, the bits of its fraction, and its smallest normal exponent."""
 
     bits: int
     fraction: int
@@ -50,7 +50,7 @@ class Layout:
 
     @property
     def exponents(self) -> int:
-        """How many exponents there are, that of infinities and NaN among them."""
+        """The number of exponents, including that of infinities and NaN."""
         return 1 << (self.bits - 1 - self.fraction)
 
     @property

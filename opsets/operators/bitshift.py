@@ -45,7 +45,7 @@ def oracle(meaning: BitShift, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) 
 
 
 def _inside(meaning: BitShift, operands: Operands) -> Reason | None:
-    """BitShift-11 says nothing of shifts by as many bits as there are; only constants are known to stay below."""
+    """BitShift-11 does not define shifts by all bits of the type; only constants are known to be smaller."""
     x, y = operands
     if y is None or x is None or x.dtype is None:
         return None

@@ -187,8 +187,9 @@ def _floats(what: Clip, operands: Operands) -> Reason | None:
             return Reason("a bound is not known, and may be NaN, below which Clip finds nothing")
     return None
 
+    # Max(-0.0, 0.0) may be 0.0: the specification does not distinguish zeros, and kernels differ in them.
 
-# Max(-0.0, 0.0) may be 0.0: no text tells zeros apart, and kernels of Clip, Max and Min differ in them.
+
 @lowering(13, applies_if=_floats)
 def between(x, low, high):
     """Take the larger of the input and the lower bound, then the smaller of that and the upper one."""

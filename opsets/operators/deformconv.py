@@ -38,7 +38,7 @@ _Array = np.ndarray[Any, Any]
 
 
 def _with_kernel_shape(what: DeformConv, kernel: Sequence[Dim]) -> DeformConv:
-    """Fill in what is left out; DeformConv-19 on kernel_shape: "If not present, it is inferred from the shape"."""
+    """Set the omitted attributes; DeformConv-19 on kernel_shape: "If not present, it is inferred from the shape"."""
     count = len(kernel)
     known = tuple(dim for dim in kernel if isinstance(dim, int))
     return dataclasses.replace(
@@ -112,7 +112,7 @@ def oracle(
 # --- by lookup ----------------------------------------------------------------------------------------------------
 
 _OUTSIDE = -(2**40)
-"""What a pixel outside counts towards its row in the list of pixels: whatever is added, it stays below zero."""
+"""The index of a pixel outside: so low that it stays negative after any addition."""
 
 _LARGEST = 2**20
 """Elements: no more places are written into a model."""

@@ -60,7 +60,7 @@ _LARGEST = 2**20
 
 
 def _length(operands: Operands) -> int | None:
-    """How many numbers are transformed: as many as there are unless it is told."""
+    """Return the length of the transform: that of the axis, unless dft_length is an input."""
     data, length, axis = operands
     if length is not None:
         return None if length.known is None else int(length.known.item())
@@ -82,7 +82,7 @@ def _known(meaning: DFT, operands: Operands) -> Reason | None:
     if not along or length < 1 or parts not in (1, 2):
         return Reason("the signal is empty, or neither real nor complex")
     if meaning.onesided and (meaning.inverse or parts == 2):
-        return Reason("only real numbers have half a transform that tells the rest")
+        return Reason("only the transform of real numbers follows from its half")
     return Reason("the signal is cut") if length < along else None
 
 
@@ -300,7 +300,7 @@ def _half(meaning: DFT, operands: Operands) -> Reason | None:
         return Reason("the length of the signal is computed at run time", missing=True)
     # onnxruntime 1.31.1 and numpy differ where more or less than a half is given.
     whole = int(length.known.item()) // 2 + 1 == data.dim(int(axis.known.item()))
-    return None if whole else Reason("what is given is not known to be half of a transform of this length")
+    return None if whole else Reason("the input is not known to be half of a transform of this length")
 
 
 def _mirror(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
@@ -410,7 +410,7 @@ def by_computed_matrix(
 OPERATOR = Operator(
     name="DFT",
     meaning=DFT,
-    # DFT-17 on its axis: "By default this value is set to 1"; its range has to be told from the rank.
+    # DFT-17 on its axis: "By default this value is set to 1"; its range depends on the rank.
     versions=(Version(17, applies_if=operand_not_negative(2), left_out={"axis": 1}), Version(20)),
     operands=("input", "dft_length", "axis"),
     oracle=oracle,

@@ -1,4 +1,4 @@
-"""Einsum: sums of products over named dimensions, as an equation tells. Versions 12 and 28."""
+"""Einsum: sums of products over named dimensions, defined by an equation. Versions 12 and 28."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Terms:
 
 
 def _explicit(equation: str) -> str:
-    """Tell the output: "indices appearing exactly once in the equation", behind the ellipsis if there is one."""
+    """Write the output terms: "indices appearing exactly once in the equation", behind the ellipsis if there is one."""
     bare = equation.replace(" ", "")
     if "->" in bare:
         return bare
@@ -61,7 +61,7 @@ def _explicit(equation: str) -> str:
 
 
 def terms(what: Einsum, operands: Operands) -> Terms | None:
-    """Read the equation; None where an ellipsis stands for a number of dimensions that is not known."""
+    """Parse the equation; return None if the rank of an ellipsis is unknown."""
     left, _, output = what.equation.partition("->")
     inputs = left.split(",")
     if "..." not in what.equation:
@@ -79,7 +79,7 @@ def terms(what: Einsum, operands: Operands) -> Terms | None:
 
 
 def normal(what: Einsum, operands: Operands) -> tuple[Einsum, Operands]:
-    """Tell the output, and spell out an ellipsis whose number of dimensions is known."""
+    """Write the output terms, and replace an ellipsis of known rank by letters."""
     explicit = Einsum(_explicit(what.equation))
     found = terms(explicit, operands)
     return explicit if found is None else Einsum(found.equation), operands

@@ -78,7 +78,7 @@ def _normal(meaning: Plain, operands: Operands) -> tuple[Plain, Operands]:
 
 
 def _shape(meaning: Plain, operands: Operands) -> tuple[Dim, ...] | None:
-    """Of one element, the shape that is asked for, as far as it is known."""
+    """Return the requested shape of a single element, as far as it is known."""
     wanted, dims = operands[1], first(operands).shape
     if wanted is None or wanted.value is None or dims is None or any(dim != 1 for dim in dims):
         return None

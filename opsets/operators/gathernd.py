@@ -21,7 +21,7 @@ from opshift.opsets.registry.wider_types import MOVED
 
 @dataclass(frozen=True)
 class GatherND:
-    """How many leading axes data and indices share."""
+    """The number of leading axes that data and indices share."""
 
     batch_dims: int = 0
 

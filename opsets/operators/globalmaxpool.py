@@ -56,7 +56,7 @@ OPERATOR = dataclasses.replace(
         wider_types=ORDERED,
         traits=Traits(merges=images, floats=(Trait.SELECTS,), nan_undefined=True),
     ),
-    # Of the maximum of a NaN and a number the text says nothing, as for ReduceMax.
+    # The maximum of NaN and a number is unspecified, as for ReduceMax.
     nan_defined=lambda what, operands: False,
     # onnxruntime 1.32.0: the maximum of minus infinities alone is the least float.
     infinity_defined=lambda what, operands: False,

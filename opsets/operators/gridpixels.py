@@ -17,7 +17,7 @@ from opshift.opsets.registry.operator import Operands, Operator
 Array = np.ndarray[Any, Any]
 
 OUTSIDE = -(2**40)
-"""What a place outside counts towards its row in the list of pixels: whatever is added, it stays below zero."""
+"""The index of a place outside: so low that it stays negative after any addition."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""If: one of two graphs. If-1 asks for outputs of one shape from both."""
+"""If: one of two graphs. If-1 requires outputs of the same shape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opshift.opsets.registry.traits import Traits
 
 @dataclass(frozen=True)
 class If:
-    """What is known of the outputs of both branches."""
+    """The facts about the outputs of both branches."""
 
     then_branch: tuple[Facts, ...] = ()
     else_branch: tuple[Facts, ...] = ()

@@ -27,7 +27,7 @@ class LinearAttention:
     update_rule: str = "gated_delta"
     scale: float = 0.0
     chunk_size: int = 64
-    """How many tokens a kernel may take at a time: "does not affect output correctness"."""
+    """The number of tokens that a kernel may process at a time: "does not affect output correctness"."""
 
 
 _Array = np.ndarray[Any, Any]
@@ -244,7 +244,7 @@ def _one(*rules: str) -> Callable[[LinearAttention, Operands], Reason | None]:
         if operands[3] is None or _tokens(operands) != 1:
             return Reason("there is not one token, with a state")
         lacks = ("gated" in what.update_rule and not operands[4]) or ("delta" in what.update_rule and not operands[5])
-        return Reason(f"the rule {what.update_rule} asks for decay or beta, which is left out") if lacks else None
+        return Reason(f"the rule {what.update_rule} requires decay or beta, which is omitted") if lacks else None
 
     return applies_if
 

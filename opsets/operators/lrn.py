@@ -20,7 +20,7 @@ from opshift.opsets.registry.wider_types import COMPUTED
 
 @dataclass(frozen=True)
 class LRN:
-    """How many channels are summed, and the numbers of the quotient."""
+    """The number of summed channels, and the parameters of the divisor."""
 
     alpha: float = float(np.float32(1e-4))
     beta: float = 0.75

@@ -17,7 +17,7 @@ from opshift.opsets.registry.traits import Traits
 Array = np.ndarray[Any, Any]
 
 FARTHEST: Mapping[int, int] = {TensorProto.UINT8: 255, TensorProto.INT8: 128}
-"""How far from zero an element can be; from a zero point of the same type, 255."""
+"""The largest distance of an element from zero; from a zero point of the same type, 255."""
 
 WHOLE = 2**24
 """Up to this number a float holds every integer."""

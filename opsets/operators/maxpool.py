@@ -156,7 +156,7 @@ def _busy(what: MaxPool) -> list[int]:
 
 
 def _no_indices(what: MaxPool, operands: Operands) -> Reason | None:
-    return Reason("indices are wanted") if what.indices else _filled(what, operands)
+    return Reason("its indices are used") if what.indices else _filled(what, operands)
 
 
 def _last_axis(what: MaxPool, operands: Operands) -> Reason | None:
@@ -285,7 +285,7 @@ def _sliced(what: MaxPool, operands: Operands) -> Reason | None:
     """Require windows none of which starts behind the input: those do not count."""
     data, rank = first(operands), len(what.kernel_shape)
     if what.indices:
-        return Reason("indices are wanted")
+        return Reason("its indices are used")
     if data.dtype is None:
         return Reason("the element type is unknown", missing=True)
     if data.rank is not None and data.rank != rank + 2:
@@ -422,7 +422,7 @@ OPERATOR = Operator(
     wider_types=ORDERED,
     lowerings=(along_axis, axis_by_axis, with_indices, at_run_time, by_slices, by_pads),
     outputs=_used,
-    # onnxruntime 1.32.0 skips a NaN, or returns it, by its place in the window, and whether indices are wanted.
+    # onnxruntime 1.32.0 skips a NaN, or returns it, by its place in the window, and whether its indices are used.
     nan_defined=lambda what, operands: False,
     # Of minus infinities alone it returns the least float, where indices are not wanted.
     infinity_defined=lambda what, operands: False,

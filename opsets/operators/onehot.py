@@ -229,7 +229,7 @@ def counted_in_float(indices, depth, values):
 
 
 SHORT: Mapping[int, int] = {TensorProto.INT8: 2**7, TensorProto.INT16: 2**15}
-"""How many positions a short type counts."""
+"""The number of positions that a short type can count."""
 
 
 def _half(what: OneHot, operands: Operands) -> Reason | None:

@@ -19,7 +19,7 @@ def oracle(what: Plain, value: np.ndarray[Any, Any] | None = None) -> np.ndarray
 
 
 def a_tensor(what: Plain, operands: Operands) -> Reason | None:
-    """Hold for what is known to be a tensor: of an optional value or a sequence there are no facts."""
+    """Require a value that is known to be a tensor: optionals and sequences have no facts."""
     return None if first(operands).dtype is not None else Reason("it is not known to be a tensor", missing=True)
 
 

@@ -69,7 +69,7 @@ def _typed(what: Pad, operands: Operands) -> tuple[Pad, Operands]:
     dtype = None if data is None else data.dtype
     told = dtype is None and pads is not None and pads.known is not None
     if told and known is not None and known.dtype.kind == "f" and known.item() == 0 and not np.signbit(known):
-        return what, (data, pads, None, axes)  # the default, whatever the type, which Pad-2 tells nobody
+        return what, (data, pads, None, axes)  # the default for every type, which Pad-2 does not state
     if dtype is None or value is None or known is None or value.dtype == dtype:
         return what, operands
     same = known.astype(onnx.helper.tensor_dtype_to_np_dtype(dtype))

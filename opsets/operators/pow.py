@@ -231,7 +231,7 @@ def by_logarithm(x, y, to: int):
     near = op.Max(op.Min(power, op.Cast(1e30, to=11)), op.Cast(-1e30, to=11))
     size = op.Exp(near * op.Log(op.Abs(base)))
     size = op.Where(op.Or(op.Equal(power, 0.0), op.Equal(base, 1.0)), op.Cast(1, to=11), size)
-    # The reciprocal tells the sign of zero, and not that of infinity.
+    # The reciprocal distinguishes the signs of zero, but not those of infinity.
     below, under = op.Less(base, 0.0), op.Less(op.Reciprocal(base), 0.0)
     whole, half = op.Equal(op.Floor(power), power), power * 0.5
     unreal = op.And(op.And(below, under), op.Not(whole))
@@ -254,7 +254,7 @@ def _pow(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
 
 
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Powers of integers that int32 holds: what becomes of others, nobody says."""
+    """Draw powers of integers that fit int32: the result of others is unspecified."""
     x, y = feeds["X"], feeds["Y"]
     changed = dict(feeds)
     if x.dtype.kind == "i":

@@ -143,7 +143,7 @@ def by_floats(
 
 
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Draw scales above zero: by zero, or what overflows, nobody divides."""
+    """Draw scales above zero: divisors that are zero or overflow have no meaning."""
     scales = {
         name: rng.choice([0.1, 0.5, 2, 3, 100], array.shape).astype(array.dtype)
         for name, array in feeds.items()

@@ -160,7 +160,7 @@ def by_division(x, factors, zero_point, shape: Sequence[int], low: Sequence[int]
 
 
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Scales above zero, some of which make halves: by zero, or what overflows, nobody divides."""
+    """Draw scales above zero, some of which lead to ties: divisors that are zero or overflow have no meaning."""
     factors = feeds["y_scale"]
     if not factors.flags.writeable or factors.dtype.kind not in "fV":
         return feeds
@@ -188,7 +188,7 @@ OPERATOR = Operator(
     lowerings=(by_division, by_element, with_zero_point),
     normal=_normal,
     adversarial=adversarial,
-    # No text says which integer NaN becomes.
+    # The integer that NaN becomes is unspecified.
     nan_defined=lambda what, operands: False,
     traits=Traits(scales=(1,), marks_quantization=True, landmarks=_ties, undefined=Undefined.QUANTIZED_NAN),
 )

@@ -25,7 +25,7 @@ class Range:
 
 
 BLOCK = 4096
-"""How many numbers the block of `folded` holds; it reaches the square of that."""
+"""The length of the block of `folded`, which reaches the square of it."""
 
 
 HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)

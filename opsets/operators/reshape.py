@@ -121,7 +121,7 @@ def tiled_behind(data, shape):
 
 
 def _idle(meaning: Reshape, operands: Operands) -> bool:
-    """Whether the shape is the one there is: of a vector -1 says so, of others all dimensions."""
+    """Return whether the new shape is the current one: -1 for a vector, otherwise all dims."""
     wanted = _wanted(operands)
     if wanted == [-1]:
         return first(operands).rank == 1

@@ -99,7 +99,7 @@ def _undecided(sums: np.ndarray[Any, Any]) -> bool:
 def _weights(
     what: Resize, at: int, size: int, length: int, scale: float, start: float, end: float
 ) -> np.ndarray[Any, Any]:
-    """What each element along an axis counts for one of the output; one place more, which is 1 where it is outside."""
+    """Return the weights of the elements along an axis for an output element; one more is 1 outside."""
     weights = np.zeros(length + 1)
     x = coordinate(what, np.float32(at), size, length, np.float32(scale), np.float32(start), np.float32(end))
     if what.coordinate_transformation_mode == CROP and not 0 <= x <= length - 1:
@@ -486,7 +486,7 @@ def _next(what: Resize, operands: Operands) -> tuple[int, np.ndarray[Any, Any]] 
         return Reason("it crops or keeps the aspect ratio")
     factors = operands[2] if _empty(operands, 3) else operands[3]
     if factors is None or factors.known is None or x.rank is None:
-        return Reason("the rank, or what it is resized to, is computed at run time", missing=True)
+        return Reason("the rank or the target size is computed at run time", missing=True)
     axes = range(x.rank) if what.axes is None else what.axes
     if factors.known.shape != (len(axes),):
         return Reason("there is not one number for each axis")
@@ -552,7 +552,7 @@ def _scale_of_each(what: Resize, operands: Operands) -> list[tuple[np.float32, i
         return Reason("it crops")
     factors = operands[2] if _empty(operands, 3) else operands[3]
     if factors is None or factors.known is None or x.shape is None:
-        return Reason("the rank, or what it is resized to, is computed at run time", missing=True)
+        return Reason("the rank or the target size is computed at run time", missing=True)
     axes = tuple(range(len(x.shape))) if what.axes is None else what.axes
     if factors.known.shape != (len(axes),):
         return Reason("there is not one number for each axis")
@@ -714,7 +714,7 @@ def _at_run_time(sizes: bool) -> Callable[[Resize, Operands], Reason | None]:
         if _sized(operands) is not sizes:
             return Reason("no sizes are given" if sizes else "sizes are given, or may be")
         if _empty(operands, 2 + sizes):
-            return Reason("nothing is given")
+            return Reason("it has neither sizes nor scales")
         dtype = first(operands).dtype
         if dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE) and what.mode != "nearest":
             return Reason("it is not known to be of float or double", missing=dtype is None)

@@ -17,7 +17,7 @@ from opshift.opsets.registry.operator import Operands, Operator
 
 @dataclass(frozen=True)
 class ResizedPoints:
-    """How coordinates are transformed."""
+    """The transformation of coordinates."""
 
     coordinate_transformation_mode: str = "half_pixel"
 

@@ -1,4 +1,4 @@
-"""ReverseSequence: the first elements along an axis backwards, as many as each entry of a batch says. Since 10."""
+"""ReverseSequence: reverse the first elements along an axis, a number for each entry of the batch. Since 10."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opshift.opsets.registry.wider_types import MOVED
 
 @dataclass(frozen=True)
 class ReverseSequence:
-    """Which of the first two axes is the batch, and which is time."""
+    """The batch axis and the time axis, which are the first two."""
 
     batch_axis: int = 1
     time_axis: int = 0

@@ -1,4 +1,4 @@
-"""RoiAlign: pooling in each of some regions of an image, by interpolation. Where pixels lie is told since 16."""
+"""RoiAlign: pooling by interpolation in regions of an image. Since 16, an attribute defines the positions of pixels."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _scale(what: RoiAlign, operands: Operands) -> Mapping[str, Any]:
 
 
 _PLACED = ("coordinate_transformation_mode", "spatial_scale")
-"""What the sizes of regions in pixels no longer depend on."""
+"""The fields of the meaning that the sizes of regions in pixels replace."""
 
 
 @lowering(18, applies_if=_shifted, bind=_scale)

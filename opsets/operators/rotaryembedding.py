@@ -18,7 +18,7 @@ from opshift.opsets.registry.wider_types import COMPUTED
 
 @dataclass(frozen=True)
 class RotaryEmbedding:
-    """How many heads a matrix per batch entry holds, how many numbers of a head are turned (0: all), and which pair up.
+    """The heads in a matrix of a batch entry, the rotated numbers of a head (0: all), and their pairs.
 
     With `interleaved` neighbours are a pair, without it the halves are.
     """

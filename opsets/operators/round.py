@@ -19,7 +19,7 @@ def by_floor(x):
     half = op.Mul(low, 0.5)
     odd = op.Less(op.Floor(half), half)
     up = op.Or(op.Greater(rest, 0.5), op.And(odd, op.Not(op.Less(rest, 0.5))))
-    # The reciprocal tells the sign of zero, and not that of infinity.
+    # The reciprocal distinguishes the signs of zero, but not those of infinity.
     negative = op.Or(op.Less(x, 0.0), op.Less(op.Reciprocal(x), 0.0))
     sign = op.Sub(1.0, op.Mul(op.CastLike(negative, x), 2.0))
     return op.Mul(op.Add(low, op.CastLike(up, x)), sign)

@@ -28,7 +28,7 @@ class ScatterElements:
 
 
 JOIN: Mapping[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
-"""What the reductions do."""
+"""The numpy functions of the reductions."""
 
 
 def oracle(
@@ -294,7 +294,7 @@ def floats_by(attributes: Mapping[str, Any]) -> tuple[Trait, ...]:
 
 
 def integers_by(attributes: Mapping[str, Any]) -> Integers | None:
-    """Return what scattering does with integers: beyond their type no text says what a sum or a product is."""
+    """Return the arithmetic of scattered integers: a sum or a product beyond their type is unspecified."""
     joined = {"add": Integers.JOINED_SUMS, "mul": Integers.JOINED_PRODUCTS}
     return joined.get(attributes.get("reduction") or "none")
 
@@ -312,7 +312,7 @@ OPERATOR = Operator(
     versions=(Version(11), Version(13), Version(16, applies_if=sums_only), Version(18)),
     operands=("data", "indices", "updates"),
     oracle=oracle,
-    # No text says what NaN is beside a number.
+    # The order of NaN and numbers is unspecified.
     nan_defined=lambda what, operands: what.reduction not in ("max", "min"),
     lowerings=(
         along_one_axis,

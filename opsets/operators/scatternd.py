@@ -472,7 +472,7 @@ OPERATOR = Operator(
     ),
     operands=("data", "indices", "updates"),
     oracle=oracle,
-    # No text says what NaN is beside a number.
+    # The order of NaN and numbers is unspecified.
     nan_defined=lambda what, operands: what.reduction not in ("max", "min"),
     lowerings=(
         along_one_axis,

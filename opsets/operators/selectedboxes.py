@@ -21,7 +21,7 @@ MOST = 64
 
 @dataclass(frozen=True)
 class SelectedBoxes:
-    """How many turns there are, where that is known and no more than `MOST`; else 0."""
+    """The number of iterations, if it is known and at most `MOST`; otherwise 0."""
 
     turns: int = 0
 

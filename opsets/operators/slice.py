@@ -55,7 +55,7 @@ def _axes_from_front(what: Plain, operands: Operands) -> Reason | None:
 
 
 def _axes(operands: Operands) -> tuple[int, ...] | None:
-    """Which axes are cut; None where that is computed at run time."""
+    """Return the sliced axes; None if they are computed at run time."""
     starts, axes = operands[1] or Facts(), operands[3]
     if axes is not None:
         return None if axes.known is None else tuple(int(axis) for axis in axes.known.flat)

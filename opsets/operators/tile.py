@@ -30,7 +30,7 @@ def _ranked(what: Plain, operands: Operands) -> Reason | None:
 
 
 def _before(what: Plain, operands: Operands) -> Mapping[str, Any]:
-    """Of each axis and the one that is put before it, the number of the latter; and whether zeros are to be read."""
+    """Return the position of a new axis before each axis, and whether zeros are valid."""
     shape, repeats = first(operands).shape or (), None if operands[1] is None else operands[1].known
     full = all(isinstance(dim, int) and dim for dim in shape) and repeats is not None and bool((repeats > 0).all())
     return {"before": tuple(range(0, 2 * len(shape), 2)), "allowzero": 0 if full else 1}

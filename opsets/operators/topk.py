@@ -82,7 +82,7 @@ def in_order(x, k):
 
 def _smallest(what: TopK, operands: Operands) -> Reason | None:
     if what.largest:
-        return Reason("the largest are wanted")
+        return Reason("it selects the largest elements")
     if reason := dtype_known(what, operands):
         return reason
     return None if first(operands).dtype in FLOATS else Reason("not all numbers of the type have a negative")
@@ -97,7 +97,7 @@ def of_negatives(x, k):
 
 def _smallest_integers(what: TopK, operands: Operands) -> Reason | None:
     if what.largest:
-        return Reason("the largest are wanted")
+        return Reason("it selects the largest elements")
     dtype = first(operands).dtype
     return None if dtype in INTEGERS else Reason("they are not of integers", missing=dtype is None)
 

@@ -217,7 +217,7 @@ OPERATOR = Operator(
     lowerings=(of_elements, of_elements_as_they_occur, of_slices, of_slices_as_they_occur),
     wider_types={**ORDERED, TensorProto.BOOL: (TensorProto.INT32, TensorProto.INT64)},
     weight=4.0,
-    # Of NaN the text says nothing, and onnxruntime 1.32.0 compares it as it is: to nothing equal, and in no order.
+    # NaN is unspecified. In onnxruntime 1.32.0 it equals nothing, and its place in the order is arbitrary.
     nan_defined=lambda what, operands: False,
     traits=Traits(
         value_range=value_ranges.moved_and_positions,

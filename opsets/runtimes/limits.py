@@ -415,7 +415,7 @@ def _wide_scalar(limit: Limit, node: Node, schema: Schema) -> Reason | None:
         if not facts.is_constant or facts.size != 1 or not facts.rank or not others:
             continue
         if None in others:
-            return Reason("it needs to know the rank of what a constant of one element is combined with", True)
+            return Reason("it needs to know the rank of the value beside a constant of one element", True)
         if facts.rank > max(rank or 0 for rank in others):
             return Reason("it takes no constant of one element with more axes than the other input")
     return None

@@ -77,7 +77,7 @@ def _body(
     label: str, opset: int, function: onnx.FunctionProto, bound: Mapping[str, Any], native: Native, rounds: bool
 ) -> Body | Reason:
     if not function.node:
-        return Reason(f"{label}: there is none for what is known of this node", missing=True)
+        return Reason(f"{label}: there is no body for the known facts of this node", missing=True)
     for node in function.node:
         if default_domain(node.domain):
             return Reason(f"{label}: it has operators of {node.domain}")

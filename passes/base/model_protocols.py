@@ -1,4 +1,4 @@
-"""What errors hold: a model that was read, and a converted one."""
+"""The protocols of models in errors: one that was read, and a converted one."""
 
 from __future__ import annotations
 

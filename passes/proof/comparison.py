@@ -149,7 +149,7 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Excluded:
-    """What does not count on an input: outputs, and elements of others."""
+    """The outputs, and elements of other outputs, that do not count on an input."""
 
     outputs: frozenset[str] = frozenset()
     elements: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)

@@ -38,7 +38,7 @@ _ONCE = frozenset({Trait.MOVES, Trait.SELECTS, Trait.ADDS, Trait.MULTIPLIES})
 """The traits of operators whose results are rounded once, so that every kernel returns the same."""
 
 Places = npt.NDArray[np.bool_] | bool
-"""Which elements of a value; True: all of them, or unknown."""
+"""A mask of the elements of a value; True: all elements, or unknown."""
 
 
 class UndefinedFilter:

@@ -32,16 +32,16 @@ def unrolled(
     else:
         found = [inside[value.name] for value in body.output]
         scanned = scan_iterations(node, [scope[name] for name in node.input], found)
-        counted = scanned or Reason("the length of what it scans is unknown")
+        counted = scanned or Reason("the length of the scanned inputs is unknown")
     if isinstance(counted, Reason):
         return counted
     if (count := counted.length * _nodes(body)) > UNROLLED:
         return Reason(f"its {counted.length} iterations would be {count} nodes, more than the limit of {UNROLLED}")
     results = [inside[value.name] or Facts() for value in body.output[counted.conditions + len(counted.carried) :]]
     if not counted.length and not all(is_static(facts) and facts.dtype for facts in results):
-        return Reason("it has no iteration, and what it returns has no known shape")
+        return Reason("it has no iteration, and its results have no known shapes")
     if not all(accepts(operator, facts, opset) for facts in results for operator in ("Unsqueeze", "Concat")):
-        return Reason(f"Unsqueeze or Concat of opset {opset} does not accept the element type of what it returns")
+        return Reason(f"Unsqueeze or Concat of opset {opset} does not accept the element type of its results")
     if not all(selects(scope[name], opset) for name, _, _ in counted.scanned):
         return Reason(f"Gather of opset {opset} does not select slices of the element type of a scanned input")
     return written(node, body, counted, results, names, opset)

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx.parser import parse_model
+from refused import line
 from running import run
 
 import opshift
@@ -39,7 +40,7 @@ def test_if_goes_everywhere(target: int, cond: bool) -> None:
 def test_branches_of_different_shapes_do_not_go_below_11() -> None:
     model = parse_model(BRANCHES.format(opset=11, other=6, body="Concat <axis = 0> (x, x)"))
     (refusal,) = opshift.plan(model, opset=10).refusals
-    assert "the branches give shapes (3,) and (6,)" in refusal.reason
+    assert line(refusal) == "no-lowering: If-11 at main/If_0"
 
 
 @pytest.mark.parametrize("target", [9, 11, 16, 26])
@@ -132,7 +133,7 @@ def test_a_body_that_declares_no_shape_returns_it_still(kind: str, turns: int, o
 def test_scan_is_refused_where_an_axis_is_counted_from_the_end() -> None:
     model = parse_model(SCAN.format(opset=11, axis=-1).replace("float[4,2] rows", "float[n,2] rows"))
     (refusal,) = opshift.plan(model, opset=9).refusals
-    assert "no negative axis is defined" in refusal.reason
+    assert line(refusal) == "no-lowering: Scan-11 at main/Scan_0"
 
 
 @pytest.mark.parametrize("target", [7, 8])

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx.parser import parse_model
+from refused import line
 from running import run, same
 
 import opshift
@@ -342,7 +343,7 @@ def test_late_windows_go_up_as_they_run(operator: str, size: str) -> None:
     below = 18 if operator == "LpPool" else 11  # which first has ceil_mode
     assert converted(converted(model, opset=below), opset=21).graph.node[0].attribute == model.graph.node[0].attribute
     (refusal,) = opshift.plan(model, opset=22, semantics="spec").refusals
-    assert "windows may start in the padding on the right" in refusal.reason
+    assert line(refusal).endswith(f" at main/{operator}_0")
 
 
 @pytest.mark.parametrize("target", [7, 9, 10, 11, 18, 21, 25])

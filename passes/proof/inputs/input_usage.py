@@ -63,11 +63,11 @@ class InputUsage:
         counts: it sets a size or how long a node runs.
         places: it is an axis or a position, or an index is computed from it.
         lookups: it is an index as it is.
-        intervals: what it should lie in.
-        rows: what it lies in where an index is computed from it that is within a table of constant length.
-        numbers: what it is compared with.
-        boxes: how long an element of an image is, in the units of corners of boxes; 0 where it is none.
-        overlaps: what the shares of two boxes are compared with.
+        intervals: the ranges of valid values.
+        rows: the ranges from which an index into a table of constant length is computed.
+        numbers: the numbers that it is compared with.
+        boxes: the length of an image element in the units of the boxes' corners; 0 if it is no box.
+        overlaps: the thresholds of the overlap of two boxes.
     """
 
     counts: bool = False
