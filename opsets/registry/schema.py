@@ -61,7 +61,8 @@ class Schema:
             name, other = first.setdefault(parameter.type_variable, (parameter.name, dtype))
             if other != dtype:
                 kinds = f"tensor({type_name(other)}) and tensor({type_name(dtype)})"
-                return f"its inputs {name!r} and {parameter.name!r} are of one type, and here {kinds}"
+                names = repr(name) if name == parameter.name else f"{name!r} and {parameter.name!r}"
+                return f"its inputs {names} are of one type, and here {kinds}"
         return None
 
 

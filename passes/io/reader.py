@@ -18,6 +18,7 @@ import onnx
 import onnx.defs
 from google.protobuf.message import EncodeError
 
+from opshift.passes.analysis.element_type_checks import check_element_types
 from opshift.passes.analysis.lazy_inference import StaticFacts
 from opshift.passes.base.errors import InvalidModelError, printable, reason, shown_path
 from opshift.passes.base.version_numbers import check_opset
@@ -271,6 +272,7 @@ def _checked_as_it_is(source: Source) -> Source:
     stamps = external_data.stamps(files.values())
     try:
         check_by_onnx(summary, data)
+        check_element_types(model, found)
     except InvalidModelError as error:
         raise with_fitting_opset(error, model, found) from None
     static, inferred = check_types_of_operators(model, summary, found)

@@ -19,13 +19,15 @@ import numpy as np
 import onnx
 
 from opshift.opsets.native import onnx_process
+from opshift.passes.analysis.element_type_checks import check_element_types
 from opshift.passes.base.arguments import Progress, check_input_shapes
 from opshift.passes.base.effort import LARGE, LEAST, Allowance
-from opshift.passes.base.errors import OpshiftError
+from opshift.passes.base.errors import InvalidModelError, OpshiftError
 from opshift.passes.base.limits import limits as within
 from opshift.passes.base.option_table import OPTIONS, check_arguments
 from opshift.passes.base.report import Check, Report, Verdict
 from opshift.passes.base.version_numbers import check_opset
+from opshift.passes.graph.traversal import graph_views
 from opshift.passes.io.model_forms import Model
 from opshift.passes.io.reader import check_unchanged
 from opshift.passes.proof import repro
@@ -100,7 +102,8 @@ def verify(
     Raises:
         UsageError: onnxruntime is not installed, or `input_shapes`, `inputs`, `semantics`, `seed`, `timeout`,
             `memory`, `effort` or `max_time` does not fit.
-        InvalidModelError: a path is not an ONNX model, or the file changed during the comparison.
+        InvalidModelError: a path is not an ONNX model, the types of a model's values contradict each other, or the file
+            changed during the comparison.
     """
     check_arguments({name: value for name, value in locals().items() if name in OPTIONS})
     if input_shapes is not None:
@@ -113,6 +116,9 @@ def verify(
     with onnx_process.limited(timeout, memory):
         before = with_own_names(ort_models.read(original, original_dir, allow_paths, assume_opset))
         after = with_own_names(ort_models.read(rewritten, rewritten_dir, allow_paths))
+        for label, given, read in (("the original", original, before), ("the rewritten model", rewritten, after)):
+            if not isinstance(given, Runnable):  # a conversion has checked these
+                _check(label, read.proto)
         if (proto := decided_as(before.proto, after.proto)) is not before.proto:
             before = dataclasses.replace(before, proto=proto, path=None)
         pairs = [dataclasses.replace(pair, original=decided_as(pair.original, pair.rewritten)) for pair in pairs]
@@ -156,6 +162,14 @@ def _about(before: Runnable, after: Runnable) -> dict[str, Any]:
     """Return the data of a report about the comparison, apart from the verdict."""
     sides = {"before": (before.proto, None), "after": (after.proto, None)}
     return {"command": "verify", "model": before.named, "other": after.named, **sides}
+
+
+def _check(label: str, model: onnx.ModelProto) -> None:
+    """Refuse a model that runs nowhere, since the element types of its values contradict each other."""
+    try:
+        check_element_types(model, tuple(graph_views(model)))
+    except InvalidModelError as error:
+        raise InvalidModelError(f"{label}: {error}") from None
 
 
 def _options(
