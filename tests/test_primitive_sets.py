@@ -45,7 +45,6 @@ QUOTIENTS = "nothing else divides, but for powers, which are a unit off"
 POWERS = "powers and exponentials are made of each other"
 ROUNDED = "nothing else rounds floats of any size"
 BOOLEANS = "only Cast and Where make numbers of booleans"
-REMAINDERS = "the remainder of floats far apart needs a step for each digit that lies between"
 SUMS = "nothing else adds integers whose products have no kernel"
 
 UNEXPRESSIBLE: dict[tuple[str, str], dict[frozenset[str], str]] = {}
@@ -62,7 +61,8 @@ _unexpressible("Cast", ("bool",), "Where", BOOLEANS)
 _unexpressible("Div", ("float", "float16", *INTEGERS), "Cast", DIGITS)
 _unexpressible("Div", (*FLOATS, *INTEGERS), "Reciprocal", QUOTIENTS)
 _unexpressible("Reciprocal", FLOATS, "Div", QUOTIENTS)
-_unexpressible("Mod", ("float",), "", REMAINDERS)
+_unexpressible("Mod", ("float",), "Cast", DIGITS)
+_unexpressible("Mod", ("float",), "Div Reciprocal", QUOTIENTS)
 _unexpressible("Mod", (*INTEGERS, "uint8"), "Div Reciprocal", QUOTIENTS)
 _unexpressible("Mod", (*INTEGERS, "uint8"), "Div Cast", DIGITS)
 _unexpressible("Mod", ("uint8",), "Cast Sub", SUMS)

@@ -199,7 +199,10 @@ def with_own(name: str) -> Target:
 
 
 def test_operators_of_other_domains_that_a_release_lacks_are_refused() -> None:
-    text = "(float[2] x) => (float[2] y) {y = com.microsoft.MatMulBnb4 (x)}"
+    text = (
+        "(float[2,4] x, uint8[6] w, float[1] s) => (float[2,3] y) "
+        "{y = com.microsoft.MatMulBnb4 <K = 4, N = 3, block_size = 16, quant_type = 0, transB = 0> (x, w, s)}"
+    )
     source = model(text, 17, domains=', "com.microsoft": 1')
     (refusal,) = opshift.plan(source, target="onnxruntime-1.12").refusals
     assert (refusal.code, refusal.node, refusal.operator) == (
