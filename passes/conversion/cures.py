@@ -43,8 +43,8 @@ def with_cures(request: Request, plan: Plan, options: Options) -> tuple[Refusal,
     refusals, sized = plan.refusals, options
     if (shapes := trials.shapes(options)) is not None:
         sized, cured = shapes
-        given = starmap(shape_option, (sized.input_shapes or {}).items())
-        hint = f"Fix its dynamic inputs, such as with {' '.join(given)}."
+        flags = starmap(shape_option, (sized.input_shapes or {}).items())
+        hint = f"Fix its dynamic inputs, such as with {' '.join(flags)}."
         refusals = tuple(dataclasses.replace(one, hint=hint) if one.node in cured else one for one in refusals)
         trials = dataclasses.replace(trials, cured=cured)
     if (types := trials.types(sized)) is None:
@@ -52,8 +52,8 @@ def with_cures(request: Request, plan: Plan, options: Options) -> tuple[Refusal,
     retyped, cured = types
     hint = f"Change its element types with {_type_options(retyped, options)}."
     if sized is not options:
-        given = starmap(shape_option, (sized.input_shapes or {}).items())
-        hint = f"Use {' '.join(given)} {_type_options(retyped, options)}."
+        flags = starmap(shape_option, (sized.input_shapes or {}).items())
+        hint = f"Use {' '.join(flags)} {_type_options(retyped, options)}."
     return tuple(dataclasses.replace(one, hint=hint) if one.node in cured else one for one in refusals)
 
 
