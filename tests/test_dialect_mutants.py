@@ -11,7 +11,7 @@ from dialect_cases import CASES, DECOMPOSE, Case
 from test_mutants import SHARE, mutants
 
 import opshift
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 OPERATORS = ("BiasAdd", "BiasSplitGelu", "GemmFastGelu", "MatMulBnb4", "NhwcConv", "SkipGroupNorm")
 PACKED = ("MultiHeadAttention<num_heads=2>(pq)", "MultiHeadAttention<num_heads=2,scale=0.5>(q,kv,,,m,a)")

@@ -203,7 +203,7 @@ def _wide_bases(meaning: Plain, operands: Operands) -> Reason | None:
     base, power = _types(operands)
     if base is None or power is None:
         return Reason("the element types are unknown", missing=True)
-    return None if base == TensorProto.INT64 and power in INTEGERS else Reason("it is for whole powers of int64")
+    return None if base == TensorProto.INT64 else Reason("it is for powers of int64")
 
 
 # onnxruntime 1.32.0 multiplies where the exponent is a single 2 or 3, and computes all other powers in double.
@@ -212,7 +212,8 @@ def of_wide_integers(x, y):
     """Multiply for the powers 2 and 3, and compute others in double."""
     power = op.Cast(op.Pow(op.Cast(x, to=11), op.Cast(y, to=11)), to=7)
     square = x * x
-    return op.Where(op.Equal(y, 2), square, op.Where(op.Equal(y, 3), square * x, power))
+    cube = op.Where(op.Equal(y, op.CastLike(3, y)), square * x, power)
+    return op.Where(op.Equal(y, op.CastLike(2, y)), square, cube)
 
 
 def _of_narrow_floats(meaning: Plain, operands: Operands) -> Reason | None:

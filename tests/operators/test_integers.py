@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def of_all_sizes(dtype: Any) -> list[Array]:
     rng = np.random.default_rng(0)
     low, high = SIZES[dtype]
     sizes = np.exp2(rng.uniform(low, high, (2, 400))) * rng.choice([-1, 1], (2, 400))
-    most = 2.0**high * (1 - 2.0**-9)
+    most = math.ldexp(1 - 2.0**-9, high)
     dividends, divisors = np.clip(sizes, -most, most).astype(dtype)
     dividends[:99] = np.arange(99)
     divisors[:99] = [49] * 50 + [7] * 49
@@ -126,9 +127,10 @@ class TestPow(Table):
         *(
             Case(f"{base.dtype} to {np.dtype(one)}", [base, np.array([4, 5, 3, 2, 0], one)])
             for base in (np.array([1, 2, -3, 7, 0], np.int64),)
-            for one in (np.int32, np.int64, np.uint32)
+            for one in (np.int32, np.int64, np.uint32, F32, F64)
         ),
         *(Case(f"int64 to a single {power}", [np.array([208063, -208063, 0]), np.array(power)]) for power in (2, 3)),
+        Case("int64 to parts", [np.array([9, 16, -8, 2, 100]), arr([0.5, 2, 3, -1, 1.5])]),
         Case("of two to int64", [np.array(2), np.arange(63)], known=(0,)),
         *(
             Case(
