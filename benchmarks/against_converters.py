@@ -58,7 +58,7 @@ def chosen(seed: int, cases: int) -> list[int]:
             continue
         case = make(seed, index)
         plain = not any(node.domain == "opshift" for node in walk(case.model))
-        if plain and not case.impossible and case.target != case.source:
+        if plain and not case.impossible and case.target != case.source_opset:
             found.append(index)
     return found
 

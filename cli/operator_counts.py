@@ -10,7 +10,7 @@ import onnx
 import onnx.defs
 
 from opshift.cli import terminal
-from opshift.passes.base.results import Plan
+from opshift.passes.base.plan import Plan
 from opshift.passes.graph.columnar import SMALL, columnar_view
 from opshift.passes.graph.traversal import walk
 from opshift.passes.io.serialization import length, serialized_chunks

@@ -309,10 +309,10 @@ def request(options: argparse.Namespace) -> dict[str, Any]:
     return asked
 
 
-def _shapes(given: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, tuple[int, ...]] | None:
+def _shapes(pairs: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, tuple[int, ...]] | None:
     """Return the shapes by input, or None without any."""
     shapes: dict[str, tuple[int, ...]] = {}
-    for name, shape in given:
+    for name, shape in pairs:
         if name in shapes:
             raise UsageError(f"--input-shape gives {name!r} twice; keep one.")
         shapes[name] = shape
@@ -323,11 +323,11 @@ _NAMED = {"types": ("{!s}", "new types"), "dims": ("{!r}", "sizes")}
 """The options that map names to one value each, with the words of their error message."""
 
 
-def _pairs(name: str, given: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
+def _pairs(name: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
     """Return the values by name, or None without any."""
     found: dict[str, Any] = {}
     shown, values = _NAMED[name]
-    for key, value in given:
+    for key, value in pairs:
         if found.setdefault(key, value) != value:
             flag = OPTIONS[name].flags[0]
             raise UsageError(f"{flag} gives {shown.format(key)} two {values}, {found[key]} and {value}; keep one.")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from opshift.cli.terminal import COMMAND, one_line, plain
-from opshift.passes.base.results import Action, Check, Coverage, Departure, Plan, Refusal, Report, Step, Verdict
+from opshift.passes.base.plan import Action, Plan, Refusal, Step
+from opshift.passes.base.report import Check, Coverage, Departure, Report, Verdict
 
 if TYPE_CHECKING:
     from opshift.cli.operator_counts import OperatorCounts
@@ -42,9 +42,14 @@ def page(code: str) -> str:
 
 
 def refusals(found: Sequence[Refusal], *, verbose: bool) -> Iterator[str]:
-    """Yield a line for each cause, the most frequent first, and then the page that explains the codes."""
-    for one in grouped(found):
-        yield refusal(one, verbose=verbose)
+    """Yield a line for each cause, the most frequent first, then common fixes, and the page that explains the codes."""
+    groups = grouped(found)
+    common = [hint for hint, times in Counter(one.hint for one in groups).items() if hint and times > 1]
+    for one in groups:
+        yield refusal(dataclasses.replace(one, hint="") if one.hint in common else one, verbose=verbose)
+    for hint in common:
+        nodes = sum(len(one.nodes) for one in groups if one.hint == hint)
+        yield f"  Fix for {'all' if nodes == len(found) else nodes} of these: {one_line(hint)}"
     if found:
         yield f"  See {', '.join(page(code) for code in dict.fromkeys(one.code for one in found))}."
 
@@ -58,15 +63,17 @@ class Group:
     nodes: tuple[str, ...]
     reason: str
     hint: str
+    details: str = ""
 
 
 def grouped(found: Iterable[Refusal]) -> list[Group]:
     """Return refusals by cause, those with the most nodes first."""
-    alike: dict[tuple[str, str, str, str], list[str]] = {}
+    alike: dict[tuple[str, str, str, str], list[Refusal]] = {}
     for one in found:
-        alike.setdefault((one.code, one.operator, one.reason, one.hint), []).append(one.node)
+        alike.setdefault((one.code, one.operator, one.reason, one.hint), []).append(one)
     groups = [
-        Group(code, operator, tuple(nodes), reason, hint) for (code, operator, reason, hint), nodes in alike.items()
+        Group(code, operator, tuple(one.node for one in same), reason, hint, same[0].details)
+        for (code, operator, reason, hint), same in alike.items()
     ]
     return sorted(groups, key=lambda group: -len(group.nodes))
 
@@ -77,7 +84,7 @@ def refusal(what: Group, *, verbose: bool) -> str:
     more = "" if len(shown) == len(what.nodes) else ", ..."
     names = f"{', '.join(shown)}{more}"
     where = f"{len(what.nodes)} x {what.operator} ({names})" if what.operator else names
-    reason = what.reason if verbose else without_names(what.reason)
+    reason = (verbose and what.details) or what.reason
     return f"  {one_line(f'{where}: {reason} {what.hint}'.rstrip())} [{what.code}]"
 
 
@@ -85,33 +92,11 @@ NAMED = 3
 """The number of named nodes of a cause without --verbose."""
 
 
-def without_names(reason: str) -> str:
-    """Return a reason without the names of lowerings before it: `folded: the rank is unknown`."""
-    if not _LABEL.search(reason):
-        return reason
-    from opshift.opsets.registry.operator import internal_operators, known_operators, replaced_operators
-
-    known = (*known_operators(), *internal_operators(), *replaced_operators())
-    names = {lowering.name for operator in known for lowering in operator.lowerings}
-
-    def kept(match: re.Match[str]) -> str:
-        if match[1].startswith("through_") and match[1] not in names:
-            return f"in {match[1].removeprefix('through_')}, "  # a wider type
-        return "" if match[1] in names or match[1].startswith("body of ") else match[0]
-
-    while (shorter := _LABEL.sub(kept, reason)) != reason:
-        reason = shorter
-    return reason
-
-
-_LABEL = re.compile(r"(?:^|(?<=[;:.,] ))([a-z][a-z0-9_]*|body of [\w-]+): ")
-
-
 def blocker(what: Blocker, *, verbose: bool) -> str:
     """Return a blocker as a line, with the first of its nodes."""
     where = what.node if what.nodes == 1 else f"{what.node}, ..."
     name = f"{what.nodes} x {what.operator} ({where})" if what.operator else what.node
-    reason = what.reason if verbose else without_names(what.reason)
+    reason = (verbose and what.details) or what.reason
     return f"  {one_line(f'{name}: {reason} {what.hint}'.rstrip())} [{what.code}]"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import opshift
 from opshift.cli.reports.diagram import drawing
 from opshift.cli.reports.html import TEMPLATES, svg
-from opshift.passes.base.results import Action
+from opshift.passes.base.plan import Action
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ".paper { fill: var(--paper); }"

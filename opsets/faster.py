@@ -17,6 +17,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from opshift.opsets.families.axes import first, rank_known
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.families.rows import Rows, trailing
 from opshift.opsets.operators import hardmax, onehot
 from opshift.opsets.operators.argmax import ArgMax
@@ -361,8 +362,8 @@ def index_padded(
 def _several(rows: Rows, operands: Operands) -> Reason | None:
     if trailing(rows, operands) is None or len(rows.axes) == 1:
         return Reason("a row is not made of the last axes, or of one only")
-    if first(operands).dtype is None:
-        return Reason("the element type is unknown", missing=True)
+    if reason := dtype_known(rows, operands):
+        return reason
     return None if _static(rows, operands) else Reason("not all dimensions are known", missing=True)
 
 

@@ -28,7 +28,8 @@ from typing import Any
 
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError, shown_path
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Plan, Report, Verdict
+from opshift.passes.base.plan import Plan
+from opshift.passes.base.report import Report, Verdict
 from opshift.passes.graph import traversal
 from opshift.passes.io.atomic_files import Batch, Lines, unwritable
 from opshift.passes.runtime.process_pool import ProcessDiedError, Processes
@@ -100,7 +101,7 @@ class Outcome:
 class Job:
     """One model to convert; everything in it can be pickled."""
 
-    source: Path
+    model_path: Path
     output: Path
     asked: Mapping[str, Any]
     saved: Mapping[str, Any]
@@ -164,12 +165,12 @@ def convert_many(
     request = digest_of([asked, saved])
     asked = _absolute(asked)
     todo: dict[str, Job] = {}
-    for name, source in sources.items():
+    for name, path in sources.items():
         own = dict(asked)
         if asked.get("save_repro") is not None:
             own["save_repro"] = Path(asked["save_repro"]).absolute() / name
-        todo[name] = Job(source.absolute(), (folder / name).absolute(), own, saved, records.get(name), request)
-    shown = {name: (str(source), str(folder / name)) for name, source in sources.items()}
+        todo[name] = Job(path.absolute(), (folder / name).absolute(), own, saved, records.get(name), request)
+    shown = {name: (str(path), str(folder / name)) for name, path in sources.items()}
     return _run(todo, shown, journal, executor, jobs, progress)
 
 
@@ -281,8 +282,8 @@ def run_job(job: Job) -> JobResult:
 
     try:
         with contextlib.suppress(OSError):  # the code below reports this error better
-            source_state = _state(job.source, ())
-        result = convert(job.source, **job.asked)
+            source_state = _state(job.model_path, ())
+        result = convert(job.model_path, **job.asked)
         plan = _summary(result.plan)
         verdict = result.report.verdict if result.report else Verdict.UNCHECKED
         reason = _unproven(result.report)
@@ -292,7 +293,7 @@ def run_job(job: Job) -> JobResult:
             written = result.save(job.output, **job.saved, batch=batch)
         status = Status.UNCHANGED if unchanged else Status.CONVERTED
         read = external.references(traversal.graph_views(result.source.model))
-        weights = _weights(job.source, {job.source.parent / reference.location for reference in read})
+        weights = _weights(job.model_path, {job.model_path.parent / reference.location for reference in read})
         # The files may have been replaced since they were written.
         known = all(written_at < since for _, written_at in weights.values())
         source_state = {**source_state, "files": weights} if known and source_state else None
@@ -303,7 +304,7 @@ def run_job(job: Job) -> JobResult:
     except VerificationError as error:
         status, reason, verdict = Status.NOT_EQUAL, str(error), error.report.verdict
     except InvalidModelError as error:
-        status, reason = Status.UNREADABLE, str(error).removeprefix(f"{shown_path(job.source)}: ")
+        status, reason = Status.UNREADABLE, str(error).removeprefix(f"{shown_path(job.model_path)}: ")
     except UsageError as error:
         status, reason = Status.NOT_WRITTEN, str(error)
     except OSError as error:
@@ -311,7 +312,7 @@ def run_job(job: Job) -> JobResult:
     except Exception as error:
         status, reason = Status.FAILED, f"opshift itself failed ({type(error).__name__}: {error})."
     seconds = round(time.monotonic() - begun, 3)
-    outcome = Outcome(str(job.source), str(job.output), status, reason, seconds, plan, verdict)
+    outcome = Outcome(str(job.model_path), str(job.output), status, reason, seconds, plan, verdict)
     return JobResult(outcome, _record(job, outcome, source_state, output_state))
 
 
@@ -336,12 +337,12 @@ def _earlier(job: Job) -> Outcome | None:
     record = job.record or {}
     try:
         outcome = _outcome(record["outcome"])
-        same = record["request"] == job.request and outcome.status in _FINAL and _is(job.source, record["source"])
+        same = record["request"] == job.request and outcome.status in _FINAL and _is(job.model_path, record["source"])
         written = outcome.status is not Status.REFUSED
         same = same and (not written or _is(job.output, record["output"]))
     except (OSError, LookupError, TypeError, ValueError, AttributeError):  # the file is gone, or the journal is damaged
         return None
-    return replace(outcome, source=str(job.source), output=str(job.output), resumed=True) if same else None
+    return replace(outcome, source=str(job.model_path), output=str(job.output), resumed=True) if same else None
 
 
 def _is(path: Path, state: Mapping[str, Any]) -> bool:
@@ -365,9 +366,9 @@ def _outcome(data: Mapping[str, Any]) -> Outcome:
 
 
 def _record(
-    job: Job, outcome: Outcome, source: Mapping[str, Any] | None, output: Mapping[str, Any] | None
+    job: Job, outcome: Outcome, state: Mapping[str, Any] | None, output: Mapping[str, Any] | None
 ) -> Mapping[str, Any]:
-    return {"request": job.request, "source": source, "output": output, "outcome": asdict(outcome)}
+    return {"request": job.request, "source": state, "output": output, "outcome": asdict(outcome)}
 
 
 def _state(path: Path, files: Iterable[Path]) -> Mapping[str, Any]:
@@ -476,8 +477,8 @@ def _run(
                 number += 1
                 if progress:
                     progress("models", number, len(todo))
-                source, output = shown[name]
-                yield replace(done.outcome, source=source, output=output)
+                model, output = shown[name]
+                yield replace(done.outcome, source=model, output=output)
             rest = broken
 
 
@@ -518,5 +519,5 @@ def _each(
 def _failed(job: Job, error: Exception) -> JobResult:
     """Return the outcome of a failed call: its process died, or its machine was lost."""
     what = str(error) if isinstance(error, ProcessDiedError) else f"{type(error).__name__}: {error}"
-    outcome = Outcome(str(job.source), str(job.output), Status.FAILED, f"opshift itself failed: {what}.", 0.0)
+    outcome = Outcome(str(job.model_path), str(job.output), Status.FAILED, f"opshift itself failed: {what}.", 0.0)
     return JobResult(outcome, _record(job, outcome, None, None))

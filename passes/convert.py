@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from opshift.opsets.runtimes.target import Target
 from opshift.passes.base.arguments import Progress
 from opshift.passes.base.errors import UnsupportedError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Plan
+from opshift.passes.base.plan import Plan
 from opshift.passes.conversion.plan_search import plan_nearest
 from opshift.passes.conversion.request import Request, assumed, read_request
 from opshift.passes.conversion.result import Result
@@ -55,29 +56,9 @@ def plan(
         UsageError: the request is invalid.
     """
     assume = assume if allow is None else assumed(assume, allow)
+    options = dataclasses.replace(Options.of(locals()), verify=False)
     try:
-        return convert(
-            model,
-            opset=opset,
-            decompose=decompose,
-            target=target,
-            verify=False,
-            semantics=semantics,
-            assume=assume,
-            assume_opset=assume_opset,
-            ir_version=ir_version,
-            optimize=optimize,
-            keep_initializers_as_inputs=keep_initializers_as_inputs,
-            input_shapes=input_shapes,
-            dims=dims,
-            batch=batch,
-            fold=fold,
-            types=types,
-            io_types=io_types,
-            quantized=quantized,
-            allow_paths=allow_paths,
-            progress=progress,
-        ).plan
+        return _rewritten(model, options)[2].plan
     except UnsupportedError as error:
         return cast("Plan", error.plan)
 
@@ -169,35 +150,8 @@ def convert(
         UnsupportedError: the model cannot be converted; it names every blocking node.
         VerificationError: the result was not verified as equal.
     """
-    options = Options(
-        opset=opset,
-        decompose=decompose,
-        target=target,
-        verify=verify,
-        semantics=semantics,
-        assume=assume if allow is None else assumed(assume, allow),
-        assume_opset=assume_opset,
-        ir_version=ir_version,
-        optimize=optimize,
-        keep_initializers_as_inputs=keep_initializers_as_inputs,
-        input_shapes=input_shapes,
-        dims=dims,
-        batch=batch,
-        fold=fold,
-        types=types,
-        io_types=io_types,
-        quantized=quantized,
-        allow_paths=allow_paths,
-        require_proof=require_proof,
-        inputs=inputs,
-        seed=seed,
-        timeout=timeout,
-        memory=memory,
-        effort=effort,
-        max_time=max_time,
-        save_repro=save_repro,
-        progress=progress,
-    )
+    assume = assume if allow is None else assumed(assume, allow)
+    options = Options.of(locals())
     request, planned, result = _rewritten(model, options)
     return verified(request, planned, result, options) if verify else result
 

@@ -19,7 +19,7 @@ from opshift.opsets.registry.schema import NEWEST, OLDEST, default_domain, schem
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import notebook
-from opshift.passes.base.results import Code, Refusal
+from opshift.passes.base.plan import Code, Refusal
 from opshift.passes.base.version_numbers import check_opset
 from opshift.passes.graph.traversal import graphs
 from opshift.passes.io import external_data
@@ -47,6 +47,7 @@ class Blocker:
     code: Code
     reason: str
     hint: str
+    details: str = ""
 
 
 @dataclass(frozen=True)
@@ -137,13 +138,13 @@ def _stop(opset: int | None, blocked: Mapping[int, Sequence[Refusal]]) -> Stop |
 
 def obstacles(refusals: Sequence[Refusal]) -> tuple[Blocker, ...]:
     """Group the refused nodes by reason and count them, the most frequent reason first."""
-    alike: dict[tuple[str, Code, str, str], list[str]] = {}
+    alike: dict[tuple[str, Code, str, str], list[Refusal]] = {}
     for refusal in refusals:
         key = refusal.operator, refusal.code, refusal.reason, refusal.hint
-        alike.setdefault(key, []).append(refusal.node)
+        alike.setdefault(key, []).append(refusal)
     found = [
-        Blocker(operator, len(nodes), nodes[0], code, reason, hint)
-        for (operator, code, reason, hint), nodes in alike.items()
+        Blocker(operator, len(same), same[0].node, code, reason, hint, same[0].details)
+        for (operator, code, reason, hint), same in alike.items()
     ]
     return tuple(sorted(found, key=lambda blocker: -blocker.nodes))
 

@@ -25,7 +25,7 @@ from opshift.passes.base import notebook
 from opshift.passes.base.arguments import Progress
 from opshift.passes.base.errors import UnsupportedError, UsageError, printable
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Code, Refusal
+from opshift.passes.base.plan import Code, Refusal
 from opshift.passes.conversion.plan_cache import PlanCache
 from opshift.passes.conversion.plan_search import plan_nearest, possible_somewhere, refused_places
 from opshift.passes.conversion.request import read_source, request_of
@@ -158,17 +158,7 @@ def where(
     """
     if isinstance(targets, str | bytes | os.PathLike | Target):
         raise UsageError(f"targets is a list of profiles, not {targets!r} alone.")
-    asked = Options(
-        target=None,
-        verify=False,
-        assume=assume,
-        assume_opset=assume_opset,
-        input_shapes=input_shapes,
-        dims=dims,
-        batch=batch,
-        fold=fold,
-        allow_paths=allow_paths,
-    )
+    asked = dataclasses.replace(Options.of(locals()), verify=False, progress=None)
     names = plain_targets() if targets is None else list(targets)
     if not names:
         raise UsageError("targets names no profile: name one, or leave targets out for all.")

@@ -258,6 +258,20 @@ CASES = [
         "float[n,2,3] y",
         (17,),
     ),
+    *(
+        Case(
+            f"y = com.microsoft.MatMulBnb4 <K = {columns}, N = 3, block_size = 16, quant_type = {kind}> (x, w, s)",
+            f"float[{rows}{columns}] x, uint8[{-(-3 * columns // 2)}] w, float[{-(-3 * columns // 16)}] s",
+            f"float[{rows}3] y",
+            (9, 17),
+            whole={"w": (0, 256)},
+        )
+        for kind, columns, rows in ((0, 40, "2,"), (1, 40, "n,2,"), (1, 13, "2,"))
+    ),
+    *(
+        Case(f"y = com.microsoft.GemmFastGelu ({names})", "float[n,2,3] x, float[3,4] w, float[4] b", "float[n,2,4] y")
+        for names in ("x, w", "x, w, b")
+    ),
     Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s, z, , b)", PACKED, "float[2,3] y", (11, 17, 21), whole=BYTES),
     Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s)", PACKED, "float[2,3] y", (17, 21), whole=BYTES),
     Case(f"y = com.microsoft.MatMulNBits {BITS} (x, w, s, , g, b)", PACKED, "float[2,3] y", (11, 21), GROUPS, BYTES),

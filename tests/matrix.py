@@ -73,7 +73,7 @@ def facets(case: Case) -> dict[str, tuple[str, ...]]:
         "kind": tuple(sorted(case.kinds)),
         "feature": tuple(sorted(case.features)),
         "elem": tuple(sorted(elem_name(elem) for elem in case.elems)),
-        "source": (str(case.source),),
+        "source": (str(case.source_opset),),
         "target": (str(case.target),),
         "decompose": ("+".join(case.goal.decompose),),
         "goal": ("decompose" if case.goal.decompose else "opset",),
@@ -118,7 +118,7 @@ def work(task: Task) -> list[Finding]:
                     outcome = examine(case, convert)
             except TimeoutError:
                 outcome = Outcome("crash", f"took more than {PATIENCE} s")
-            found.append(Finding(case.name, known, case.text, f"from {case.source} {case.goal}", outcome))
+            found.append(Finding(case.name, known, case.text, f"from {case.source_opset} {case.goal}", outcome))
     return found
 
 
@@ -168,7 +168,9 @@ def one_by_one(task: Task) -> list[Finding]:
             except BrokenProcessPool:
                 case = make(task.seed, index)
                 outcome = Outcome("crash", "the process died")
-                found.append(Finding(case.name, facets(case), case.text, f"from {case.source} {case.goal}", outcome))
+                found.append(
+                    Finding(case.name, facets(case), case.text, f"from {case.source_opset} {case.goal}", outcome)
+                )
     return found
 
 
@@ -239,7 +241,7 @@ def show_one(name: str, converter: str) -> None:
     seed, index = (int(part) for part in name.split(":"))
     case = make(seed, index)
     convert = resolve(converter)
-    print(case.text, f"\nfrom {case.source} to {case.goal}, in {case.stratum.place}\n")
+    print(case.text, f"\nfrom {case.source_opset} to {case.goal}, in {case.stratum.place}\n")
     print(onnx.printer.to_text(case.model))
     if convert is not None:
         with contextlib.suppress(Exception):

@@ -54,7 +54,7 @@ class Case:
 
     name: str
     stratum: Stratum
-    source: int
+    source_opset: int
     goal: Goal
     model: ModelProto
     feeds: list[dict[str, Array]]
@@ -66,7 +66,7 @@ class Case:
 
     @property
     def target(self) -> int:
-        return self.goal.opset or self.source
+        return self.goal.opset or self.source_opset
 
     @property
     def impossible(self) -> str:
@@ -115,7 +115,7 @@ class Sketch:
         elif slot.how == "init":
             inner = inner if inner.holds_initializers else self.main
             inner.initializers.append(tensor(name, slot))
-            if self.draws.source < 9 and inner is self.main:
+            if self.draws.source_opset < 9 and inner is self.main:
                 # Before IR 4 an initializer is also an input.
                 self.inputs.append(helper.make_tensor_value_info(name, slot.elem, slot.arrays[0].shape))
         elif slot.how == "overridable":
@@ -157,7 +157,7 @@ class Sketch:
         """A constant of the main graph, in one of the ways that the opset has (Constant-1 is float only)."""
         array = np.array(value)
         elem = TensorProto.BOOL if array.dtype == bool else TensorProto.INT64
-        how = "init" if self.draws.source < 9 else self.draws.rng.choice(("init", "node"))
+        how = "init" if self.draws.source_opset < 9 else self.draws.rng.choice(("init", "node"))
         return self.value(Slot(elem, array.shape, how, (array,) * FEEDS))
 
     def output(self, value: str, elem: int, arrays: Sequence[Array], hidden: bool, shapeless: bool = False) -> None:
@@ -185,18 +185,23 @@ class Sketch:
     def model(self) -> ModelProto:
         domains = {use.domain for use in self.uses if use.domain} | ({"local"} if self.functions else set())
         graph = self.main.graph("main", self.inputs, self.outputs)
-        imports = [helper.make_opsetid("", self.draws.source), *(helper.make_opsetid(d, 1) for d in sorted(domains))]
+        imports = [
+            helper.make_opsetid("", self.draws.source_opset),
+            *(helper.make_opsetid(d, 1) for d in sorted(domains)),
+        ]
         model = helper.make_model(graph, opset_imports=imports, functions=self.functions, ir_version=self._ir_version())
         model.producer_name = "matrix"
         return model
 
     def _ir_version(self) -> int:
-        needed = least_ir_version(self.draws.source)
+        needed = least_ir_version(self.draws.source_opset)
         if self.functions:
             needed = max(needed, 9 if any(f.attribute_proto for f in self.functions) else 8)
         if self.main.initializers:
-            needed = max(needed, 3 if self.draws.source < 9 else 4)
-        return self.draws.rng.choice([needed, needed, max(needed, 8), 13 if self.draws.source < 28 else NEWEST_IR])
+            needed = max(needed, 3 if self.draws.source_opset < 9 else 4)
+        return self.draws.rng.choice(
+            [needed, needed, max(needed, 8), 13 if self.draws.source_opset < 28 else NEWEST_IR]
+        )
 
 
 @functools.cache
@@ -315,7 +320,7 @@ def place_loop(sketch: Sketch, use: Use) -> None:
         inputs += [typed(a, first.elem, dims), typed(b, first.elem, dims)]
         body.nodes += [helper.make_node("Identity", [b], [a_out]), helper.make_node("Identity", [a], [b_out])]
         outputs += [typed(a_out, first.elem), typed(b_out, first.elem)]
-    elif sketch.draws.source < 11:
+    elif sketch.draws.source_opset < 11:
         # Loop-1 wants at least one carried value.
         states = [sketch.value(Slot(TensorProto.FLOAT, (), "input", (np.array(1, np.float32),) * FEEDS))]
         inputs.append(typed(a, TensorProto.FLOAT, ()))
@@ -415,7 +420,7 @@ class Function:
         return choice(self.condition[0], out, branches)
 
     def _declare(self, body: Body, out: str, refs: Refs) -> None:
-        imports = [helper.make_opsetid("", self.sketch.draws.source), helper.make_opsetid("local", 1)]
+        imports = [helper.make_opsetid("", self.sketch.draws.source_opset), helper.make_opsetid("local", 1)]
         if self.use.domain:
             imports.append(helper.make_opsetid(self.use.domain, 1))
         function = helper.make_function(
@@ -499,7 +504,7 @@ def place_if_in_function(sketch: Sketch, use: Use) -> None:
 def place_several(sketch: Sketch, use: Use) -> None:
     """Independent nodes, one of which may have the same values as another."""
     place_main(sketch, use)
-    ops = [op for op in VERSIONS if op != "OneHot" or sketch.draws.source >= 9]
+    ops = [op for op in VERSIONS if op != "OneHot" or sketch.draws.source_opset >= 9]
     for op in sketch.draws.rng.sample(ops, sketch.draws.rng.randint(1, 3)):
         place_main(sketch, sketch.remember(sketch.draws.use(op)))
 
@@ -513,7 +518,9 @@ def place_chain(sketch: Sketch, use: Use) -> None:
     last = use
     # Of a row with NaN any index is right: nothing can follow it.
     for _ in range(0 if "nan" in use.features else sketch.draws.rng.randint(1, 2)):
-        takers = [op for op in (*OPERATORS, "HardmaxAxes") if takes(op, last.out_elem, arrays, sketch.draws.source)]
+        takers = [
+            op for op in (*OPERATORS, "HardmaxAxes") if takes(op, last.out_elem, arrays, sketch.draws.source_opset)
+        ]
         if not takers:
             break
         last = sketch.remember(sketch.draws.use(sketch.draws.rng.choice(takers), wire=(last.out_elem, arrays)))
@@ -524,17 +531,17 @@ def place_chain(sketch: Sketch, use: Use) -> None:
     sketch.output(out, last.out_elem, arrays, use.kind == "unknown", use.kind == "shapeless")
 
 
-def takes(op: str, elem: int, arrays: Sequence[Array], source: int) -> bool:
+def takes(op: str, elem: int, arrays: Sequence[Array], source_opset: int) -> bool:
     """Whether the operator may read these values: element type, rank, and no empty row."""
     if op == "OneHot":
         # Values of the other operators are small integers, so they are in reach of every version's text.
-        return source >= 9 and elem == TensorProto.INT64 and all(0 < array.ndim < 4 for array in arrays)
+        return source_opset >= 9 and elem == TensorProto.INT64 and all(0 < array.ndim < 4 for array in arrays)
     if any(array.ndim == 0 for array in arrays):
         return False
     if op == "ArgMax":
         numeric = elem not in (TensorProto.STRING, TensorProto.BOOL, *COMPLEX) and not has_nan(arrays)
         return numeric and all(array.size for array in arrays)
-    return elem in FLOATS and not has_nan(arrays) and (elem != TensorProto.BFLOAT16 or source >= 13)
+    return elem in FLOATS and not has_nan(arrays) and (elem != TensorProto.BFLOAT16 or source_opset >= 13)
 
 
 def has_nan(arrays: Sequence[Array]) -> bool:
@@ -595,16 +602,16 @@ def make(seed: int, index: int) -> Case:
     """Case `index` of the matrix of this seed."""
     stratum = stratum_of(index)
     rng = random.Random(f"{seed}:{index}")
-    source, goal = _ends(stratum, rng)
-    lowest = min(source, goal.opset or source)
-    draws = Draws(source, lowest, stratum.place, rng, np.random.default_rng(rng.getrandbits(64)))
+    source_opset, goal = _ends(stratum, rng)
+    lowest = min(source_opset, goal.opset or source_opset)
+    draws = Draws(source_opset, lowest, stratum.place, rng, np.random.default_rng(rng.getrandbits(64)))
     sketch = Sketch(draws)
     use = sketch.remember(draws.use(stratum.op))
     PLACES[stratum.place](sketch, use)
     return Case(
         name=f"{seed}:{index}",
         stratum=stratum,
-        source=source,
+        source_opset=source_opset,
         goal=goal,
         model=sketch.model(),
         feeds=sketch.feeds,
@@ -620,8 +627,8 @@ def _ends(stratum: Stratum, rng: random.Random) -> tuple[int, Goal]:
     """The source opset, and the goal, which sometimes asks for an opset and a decomposition together."""
     possible = sources(stratum.op, stratum.since)
     least = 9 if stratum.place == "scan" else OPSETS.start
-    source = rng.choice([opset for opset in possible if opset >= least])
+    source_opset = rng.choice([opset for opset in possible if opset >= least])
     goal = stratum.goal
     if goal.opset is None and rng.random() < 0.3:
         goal = Goal(rng.choice([opset for opset in OPSETS if opset >= least]), goal.decompose)
-    return source, goal
+    return source_opset, goal

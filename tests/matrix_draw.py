@@ -155,7 +155,7 @@ def _elem_of(name: str) -> int:
 class Draws:
     """The random numbers of one case, and what all its nodes must agree on."""
 
-    source: int
+    source_opset: int
     """The opset of the source model."""
     lowest: int
     """The lower one of the source's and the target's opset: what both can say."""
@@ -169,7 +169,7 @@ class Draws:
 
     def use(self, op: str, like: Use | None = None, wire: tuple[int, tuple[Array, ...]] | None = None) -> Use:
         """One node: with the attributes and inner constants of `like`, or fed with a `wire` of some element type."""
-        since = 1 if op == "HardmaxAxes" else defs.get_schema(op, self.source).since_version
+        since = 1 if op == "HardmaxAxes" else defs.get_schema(op, self.source_opset).since_version
         make = self._one_hot if op == "OneHot" else self._reduction
         return make(op, since, like, wire)
 
@@ -323,7 +323,7 @@ class Draws:
         """If, Loop and Scan take bfloat16 from 16 on; below 13 nothing does, which a few cases ask for all the same."""
         if self.place in CONTROL_FLOW:
             return self.lowest >= 16
-        return self.source >= 13 and (self.lowest >= 13 or self.chance(0.2))
+        return self.source_opset >= 13 and (self.lowest >= 13 or self.chance(0.2))
 
     def _elem(self, op: str, since: int) -> int:
         if self.chance(0.3):

@@ -84,7 +84,7 @@ def ask(case: Case, convert: Convert) -> Any:
 def nothing_to_do(case: Case) -> bool:
     unwanted = set(case.goal.decompose)
     nodes = list(walk(case.model))
-    return case.target == case.source and not any(n.domain == "opshift" or n.op_type in unwanted for n in nodes)
+    return case.target == case.source_opset and not any(n.domain == "opshift" or n.op_type in unwanted for n in nodes)
 
 
 def _outcome_of(error: Exception, case: Case) -> Outcome:
@@ -120,7 +120,7 @@ def validate(case: Case, optimise: bool) -> Outcome:
         return Outcome("invalid", fault)
     for node in walk(case.model):
         if not node.domain:
-            check_axes(node, case.source)
+            check_axes(node, case.source_opset)
     return compute(case, case.model, optimise)
 
 
@@ -298,7 +298,7 @@ def _norun(case: Case, model: ModelProto, reason: str, optimise: bool) -> str:
         before, after = (_kind_of_failure(m, case.feeds, optimise) for m in (case.model, model))
         alike = before == after != ""
         return "as-source" if alike or by_a_kept_argmax(case, model) else "norun"
-    if case.target == case.source and op not in case.goal.decompose:
+    if case.target == case.source_opset and op not in case.goal.decompose:
         return "kept"  # nobody asked for this operator to go, nor for another opset
     had, has = (collections.Counter(_signature(n) for n in walk(m) if n.op_type == op) for m in (case.model, model))
     return "kept" if has <= had else "norun-native"

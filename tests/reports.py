@@ -18,7 +18,7 @@ from opshift.cli.main import main
 from opshift.opsets.operators import argmax
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import operator_for
-from opshift.passes.base.results import Action, Plan, Step
+from opshift.passes.base.plan import Action, Plan, Step
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 

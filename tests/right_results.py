@@ -49,12 +49,12 @@ class Case:
     element: int
     model: ModelProto
     feeds: Mapping[str, Any]
-    source: int
+    source_opset: int
     opset: int | None
     decompose: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        goal = f"{self.source} to {self.opset}" if self.opset else f"{self.source} decomposed"
+        goal = f"{self.source_opset} to {self.opset}" if self.opset else f"{self.source_opset} decomposed"
         return f"{self.operator} {TensorProto.DataType.Name(self.element).lower()} {goal} ({self.name})"
 
 
@@ -99,23 +99,23 @@ def case_of(seed: int, number: int) -> Case | None:
     operators = sorted(templates())
     operator = operators[number % len(operators)]
     test = rng.choice(templates()[operator])
-    source, opset = rng.choice(journeys(operator))
+    source_opset, opset = rng.choice(journeys(operator))
     names = [value.name for value in test.model.graph.input]
     feeds = {name: _array(value) for name, value in zip(names, test.data_sets[0][0], strict=False)}
     frozen = _frozen(test.model, feeds, rng)
-    model = _restated(frozen, source)
+    model = _restated(frozen, source_opset)
     if model is None:
         return None
     fed = {value.name: feeds[value.name] for value in model.graph.input if value.name in feeds}
-    elements = _elements(model, source)
+    elements = _elements(model, source_opset)
     element = rng.choice(elements)
-    retyped = _retyped(model, fed, element, source)
+    retyped = _retyped(model, fed, element, source_opset)
     if retyped is None:
         return None
     model, fed = retyped
     if rng.random() < 0.3:
         _symbolic(model)
-    return Case(test.name, operator, element, model, fed, source, opset, () if opset else (operator,))
+    return Case(test.name, operator, element, model, fed, source_opset, opset, () if opset else (operator,))
 
 
 def _array(value: Any) -> Any:

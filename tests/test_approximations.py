@@ -14,7 +14,8 @@ from onnx import TensorProto, helper
 from running import run
 
 import opshift
-from opshift.passes.base.results import Code, Verdict
+from opshift.passes.base.plan import Code
+from opshift.passes.base.report import Verdict
 from opshift.passes.proof.node_pairs import compare_pairs
 from opshift.passes.proof.pair import Pair
 

@@ -19,7 +19,7 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.passes import batch
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.io import model_forms
 
 HEAD = '<ir_version: 8, opset_import: ["": 13]> '

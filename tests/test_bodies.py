@@ -20,7 +20,7 @@ from opshift.opsets.registry.operator import Node, lift
 from opshift.opsets.registry.schema_only import has_body, operator_of
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.schema_bodies import bodies
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 from opshift.passes.rewrite.fragment import Fragment
 from opshift.passes.rewrite.lowering_search import Deriver
 

@@ -35,7 +35,8 @@ from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.registry.schema import NEWEST
 from opshift.opsets.runtimes.profiles import parse_target
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError, VerificationError
-from opshift.passes.base.results import Action, Check, Code, Counterexample, Plan, Refusal, Report, Step, Verdict
+from opshift.passes.base.plan import Action, Code, Plan, Refusal, Step
+from opshift.passes.base.report import Check, Counterexample, Report, Verdict
 from opshift.passes.inspection import Stop, obstacles
 from opshift.passes.io import atomic_files
 from opshift.passes.io.atomic_files import Batch
@@ -495,6 +496,7 @@ def test_every_refusal_is_printed_with_its_hint_and_code(engine: Engine, capsys:
         "operator": "ArgMax-13",
         "reason": "no bfloat16.",
         "hint": "Cast.",
+        "details": "",
     }
 
 
@@ -747,7 +749,8 @@ def test_nodes_and_operators_are_listed_under_verbose(engine: Engine, capsys: py
 
 def test_refusals_of_one_cause_are_one_line(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     many = [dataclasses.replace(REFUSAL, node=f"main/hot_{number}") for number in range(200)]
-    engine.error = UnsupportedError((*many, Refusal(Code.TYPE, "main/low", "ArgMax-13", "flattened: no bfloat16.", "")))
+    low = Refusal(Code.TYPE, "main/low", "ArgMax-13", "no bfloat16.", "", "no ArgMax; flattened: no bfloat16.")
+    engine.error = UnsupportedError((*many, low))
     assert main(CONVERT) == 1
     err = capsys.readouterr().err
     assert err.splitlines() == [
@@ -760,14 +763,22 @@ def test_refusals_of_one_cause_are_one_line(engine: Engine, capsys: pytest.Captu
     assert main([*CONVERT, "-v"]) == 1
     err = capsys.readouterr().err
     assert "main/hot_199" in err
-    assert "flattened: no bfloat16." in err, "names of lowerings are for --verbose"
+    assert "flattened: no bfloat16." in err, "all obstacles, with the names of lowerings, are for --verbose"
 
 
-def test_only_names_of_lowerings_are_left_out() -> None:
-    assert wording.without_names("flattened: wrapped: its type is what: unknown.") == "its type is what: unknown."
-    assert wording.without_names("body of Relu-14: no Max; flattened: no rank.") == "no Max; no rank."
-    assert wording.without_names("no Less; through_double: flattened: no Cast.") == "no Less; in double, no Cast."
-    assert wording.without_names('"flattened: x" is a name') == '"flattened: x" is a name'
+def test_a_fix_of_several_causes_is_printed_once(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    other = dataclasses.replace(REFUSAL, operator="ArgMax-13", node="main/low")
+    last = dataclasses.replace(REFUSAL, operator="OneHot-11", node="main/coded", hint="Cast.")
+    engine.error = UnsupportedError((REFUSAL, other, last))
+    assert main(CONVERT) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "error: in.onnx cannot be converted (3 refusals); nothing was written.",
+        "  1 x Hardmax-13 (main/hot): its rank is unknown. [no-lowering]",
+        "  1 x ArgMax-13 (main/low): its rank is unknown. [no-lowering]",
+        "  1 x OneHot-11 (main/coded): its rank is unknown. Cast. [no-lowering]",
+        "  Fix for 2 of these: Give --input-shape.",
+        "  See docs/limits.md#no-lowering.",
+    ]
 
 
 @pytest.mark.fast(1000)
@@ -1200,7 +1211,7 @@ def test_did_you_mean_ends_the_sentence_where_nothing_is_near() -> None:
 FAKE_RUN = """
 import sys, types
 from opshift.passes.runtime import ort_models as sessions
-from opshift.passes.base.results import *
+from opshift.passes.base.report import *
 from opshift.passes.io.atomic_files import Batch
 from opshift.cli.main import main
 sessions.read = lambda *_: sessions.Runnable(sessions.onnx.ModelProto())

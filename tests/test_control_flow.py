@@ -16,7 +16,8 @@ import opshift
 from opshift.opsets.registry.structural import SEQUENCES
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.base.errors import UnsupportedError
-from opshift.passes.base.results import Action, Verdict
+from opshift.passes.base.plan import Action
+from opshift.passes.base.report import Verdict
 from opshift.passes.graph.traversal import nested_nodes
 
 HEAD = '<ir_version: 8, opset_import: ["": {opset}]> '

@@ -16,7 +16,7 @@ from onnx.parser import parse_model
 import opshift
 from opshift.cli import wording
 from opshift.cli.main import main
-from opshift.passes.base.results import Check, Coverage, Departure, Report, Verdict
+from opshift.passes.base.report import Check, Coverage, Departure, Report, Verdict
 from opshift.passes.proof.coverage import CoverageCounter, unequal, units_apart
 from opshift.passes.runtime.ort_models import RejectedError
 

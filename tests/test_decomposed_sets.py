@@ -37,7 +37,6 @@ IRREDUCIBLE = {
     "StringConcat": "no other operator makes strings",
     "StringNormalizer": "no other operator makes strings",
     "StringSplit": "no other operator looks into strings",
-    "TfIdfVectorizer": "no other operator counts sequences of strings",
 }
 """Operators that the smallest test is not decomposed of, and why."""
 

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
 
 import opshift
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 T = TensorProto.DataType
 

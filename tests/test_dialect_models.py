@@ -14,7 +14,7 @@ from onnx import numpy_helper
 from running import run
 
 import opshift
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 WIDTH, HEADS = 16, 2
 

@@ -23,7 +23,8 @@ from opshift.opsets.registry.traits import Trait
 from opshift.opsets.runtimes.profiles import parse_target
 from opshift.passes.analysis.inference import typed
 from opshift.passes.base.limits import Limits
-from opshift.passes.base.results import Code, Verdict
+from opshift.passes.base.plan import Code
+from opshift.passes.base.report import Verdict
 from opshift.passes.proof.kernel_faults import miscomputed
 from opshift.passes.runtime import oracles
 from opshift.passes.runtime.node_evaluator import registry_node

@@ -13,7 +13,8 @@ import opshift
 from opshift.cli.main import main
 from opshift.opsets.registry import dialect
 from opshift.opsets.registry.schema import is_dialect, schema_at, schema_read_at
-from opshift.passes.base.results import Code, Verdict
+from opshift.passes.base.plan import Code
+from opshift.passes.base.report import Verdict
 
 
 def model(body: str, opset: int, outputs: str = "float[2,3,4] y") -> onnx.ModelProto:

@@ -17,7 +17,7 @@ from opshift.opsets.registry import dialect
 from opshift.opsets.runtimes.profile_source import ProfileError
 from opshift.opsets.runtimes.profiles import builtin_targets, load_target, parse_target
 from opshift.opsets.runtimes.releases import releases
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 

@@ -16,7 +16,7 @@ from onnx import defs
 
 from opshift.opsets.registry.no_conversion import no_conversions
 from opshift.opsets.registry.operator import known_operators
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

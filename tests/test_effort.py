@@ -19,7 +19,7 @@ from opshift.passes.base import effort
 from opshift.passes.base.arguments import EFFORTS
 from opshift.passes.base.effort import Allowance
 from opshift.passes.base.errors import UsageError
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.proof.comparison import Comparison, Excluded, Reference
 from opshift.passes.proof.node_pairs import ENOUGH, compare_pairs
 from opshift.passes.proof.pair import Pair

@@ -30,7 +30,8 @@ from opshift.opsets.runtimes.profile_source import ProfileError
 from opshift.opsets.runtimes.profiles import parse_target
 from opshift.passes.analysis.departures import distance
 from opshift.passes.base.errors import UnsupportedError, UsageError, VerificationError
-from opshift.passes.base.results import Action, Code, Verdict
+from opshift.passes.base.plan import Action, Code
+from opshift.passes.base.report import Verdict
 from opshift.passes.rewrite.float_islands import IslandSearch
 from opshift.passes.runtime.ort_models import RejectedError
 

@@ -19,7 +19,7 @@ from running import Array, run
 import opshift
 from opshift.opsets.registry.dialect import operators
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 ULP = 4
 X = (((np.arange(2 * 3 * 4 * 5) * 7) % 13 - 6) / 2).astype(np.float32).reshape(2, 3, 4, 5)

@@ -18,7 +18,7 @@ import pytest
 
 import opshift
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.inspection import inspect
 
 OPENED: list[str] | None = None

@@ -14,7 +14,7 @@ from onnx.parser import parse_model
 from running import run, same
 
 import opshift
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 
 HEAD = '<ir_version: 8, opset_import: ["": 18]>'
 KEEPING = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")

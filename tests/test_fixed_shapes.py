@@ -13,7 +13,8 @@ import opshift
 from opshift.opsets.runtimes.limits import Limit
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.base.errors import UnsupportedError, UsageError
-from opshift.passes.base.results import Action, Verdict
+from opshift.passes.base.plan import Action
+from opshift.passes.base.report import Verdict
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]> '
 TWO = HEAD + (

@@ -10,7 +10,7 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.passes.base.errors import UsageError
-from opshift.passes.base.results import Refusal
+from opshift.passes.base.plan import Refusal
 
 LOOP = """y = Loop (n, , x) <body = b (int64 i, bool go, float[a,3] v) => (bool again, float[a,3] w)
     { again = Identity (go) w = Neg (v) }>"""

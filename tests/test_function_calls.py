@@ -13,7 +13,7 @@ from onnx import AttributeProto, TensorProto, helper
 from running import run
 
 import opshift
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 
 TENSOR = helper.make_tensor_type_proto(TensorProto.FLOAT, [2])
 SPARSE = helper.make_sparse_tensor(

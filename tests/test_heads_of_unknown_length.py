@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import opshift
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 BATCH, TOKENS, HEADS, SHARED, PAST = 2, 3, 2, 1, 5
 DECOMPOSE = ("com.microsoft",)

@@ -26,8 +26,9 @@ from opshift.passes.analysis.model_summary import summary
 from opshift.passes.base.errors import UsageError
 from opshift.passes.proof import signature
 from opshift.passes.proof.inputs import distributions, generator, shape_search, user_inputs, value_classes
-from opshift.passes.proof.inputs.data_flow import AxisLength, DrawnLength, InputUsage, Lookup, Number, input_usages
+from opshift.passes.proof.inputs.data_flow import input_usages
 from opshift.passes.proof.inputs.generator import LONG, Allowed, Draft, Spec, UntestableError
+from opshift.passes.proof.inputs.input_usage import AxisLength, DrawnLength, InputUsage, Lookup, Number
 from opshift.passes.proof.inputs.trials import Budget, find_trials, overridden
 from opshift.passes.runtime.ort_models import RejectedError
 

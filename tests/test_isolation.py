@@ -352,7 +352,7 @@ def test_where_memory_runs_out_the_child_is_ended(started: list[subprocess.Popen
 
 
 def test_a_child_ends_when_nobody_can_ask_it_any_more() -> None:
-    code = "from opshift.passes.runtime.ort_worker import main; main(b'mark', None)"
+    code = "from opshift.passes.runtime.ort_worker import main; main('mark', None)"
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None

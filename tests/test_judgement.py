@@ -16,7 +16,7 @@ import pytest
 from onnx import TensorProto, helper
 from rewrites import ADVERSARIAL, RIGHT, WRONG, Rewrite, model, reworded
 
-from opshift.passes.base.results import Report, Verdict
+from opshift.passes.base.report import Report, Verdict
 from opshift.passes.proof.verify import verify
 from opshift.passes.runtime import ort_process
 

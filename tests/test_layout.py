@@ -282,3 +282,25 @@ def test_what_is_too_large_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     body = "\n".join(["    x = 1"] * LONGEST_CLASS)
     long.write_text(f"class A:\n{body}\n\ndef b():\n{body}\n\ndef c(a, b, c, d, e, f, g, h, i): ...\n")
     assert list(too_large(long)) == ["long.py A", "long.py b", "long.py c"]
+
+
+def test_a_reason_without_words_is_a_reason() -> None:
+    """`Reason("")` is false as a string is, so that the functions that return it are compared with None."""
+    wrong = []
+    for path in sorted((ROOT / "opsets").rglob("*.py")):
+        tree = parsed(path)
+        wordless = {
+            function.name
+            for function in ast.walk(tree)
+            if isinstance(function, ast.FunctionDef)
+            for statement in ast.walk(function)
+            if isinstance(statement, ast.Return) and ast.unparse(statement) == "return Reason('')"
+        }
+        tests = (node.test for node in ast.walk(tree) if isinstance(node, ast.If | ast.IfExp))
+        asked = (test.value if isinstance(test, ast.NamedExpr) else test for test in tests)
+        wrong += [
+            f"{path.name}:{test.lineno}: {ast.unparse(test)}"
+            for test in asked
+            if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id in wordless
+        ]
+    assert wrong == []

@@ -16,8 +16,8 @@ def drawn(seed: int) -> tuple[list[tuple[float, float]], list[Edge], Layout]:
     draw = random.Random(seed)
     sizes = [(draw.uniform(20, 250), draw.choice([33.0, 50.0, 84.0])) for _ in range(draw.randint(1, 25))]
     edges = [
-        Edge(draw.randrange(max(0, target - draw.choice([1, 3, 25])), target), target, draw.choice([0.0, 0.0, 60.0]))
-        for target in range(1, len(sizes))
+        Edge(draw.randrange(max(0, lower - draw.choice([1, 3, 25])), lower), lower, draw.choice([0.0, 0.0, 60.0]))
+        for lower in range(1, len(sizes))
         for _ in range(draw.randint(0, 3))
     ]
     return sizes, edges, layout(sizes, edges, MARGIN)
@@ -64,14 +64,14 @@ def test_nothing_covers_anything_else(seed: int) -> None:
     for (one, label), (other, label_other) in itertools.combinations(
         zip((edge for edge in edges if edge.label_width), room, strict=True), 2
     ):
-        assert one.source == other.source or clear(label, label_other)
+        assert one.upper == other.upper or clear(label, label_other)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_every_line_joins_its_boxes(seed: int) -> None:
     _, edges, made = drawn(seed)
     for edge, line in zip(edges, made.lines, strict=True):
-        (x, y, width, height), (left, top, wide, _) = made.boxes[edge.source], made.boxes[edge.target]
+        (x, y, width, height), (left, top, wide, _) = made.boxes[edge.upper], made.boxes[edge.lower]
         assert x < line[0][0] < x + width
         assert line[0][1] == pytest.approx(y + height)
         assert left < line[-1][0] < left + wide

@@ -32,11 +32,12 @@ from opshift.passes.analysis.model_summary import summary
 from opshift.passes.base import limits as bounds
 from opshift.passes.base.limits import Clock, Limits
 from opshift.passes.base.memory import machine_memory
-from opshift.passes.base.results import Check, Verdict
+from opshift.passes.base.report import Check, Verdict
 from opshift.passes.conversion.verification import _shown_to_be_equal
-from opshift.passes.proof.inputs.data_flow import input_usages, shape_inputs
+from opshift.passes.proof.inputs.data_flow import input_usages
 from opshift.passes.proof.inputs.distributions import bounded
 from opshift.passes.proof.inputs.generator import Allowed, Draft, specs
+from opshift.passes.proof.inputs.shape_inputs import shape_inputs
 from opshift.passes.proof.verify import verify
 from opshift.passes.rewrite import planner as planning
 from opshift.passes.runtime import ort_process

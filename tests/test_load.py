@@ -94,7 +94,7 @@ def test_a_binary_file(tmp_path: Path) -> None:
     for given_as in (path, str(path)):
         source = reader.load(given_as)
         assert source.model == parse(HARDMAX)
-        assert (source.path, source.directory, source.given) == (path, tmp_path, None)
+        assert (source.path, source.directory, source.original) == (path, tmp_path, None)
 
 
 @pytest.mark.parametrize("name", ["m.onnxtxt", "m.onnx.txt", "m.txt", "M.ONNXTXT"])
@@ -116,7 +116,7 @@ def test_a_model_in_memory_is_neither_copied_nor_changed() -> None:
     before = model.SerializeToString()
     source = reader.load(model)
     assert source.model is model
-    assert source.given is model
+    assert source.original is model
     assert source.directory is None
     assert model.SerializeToString() == before
 
@@ -124,7 +124,7 @@ def test_a_model_in_memory_is_neither_copied_nor_changed() -> None:
 def test_an_onnx_ir_model() -> None:
     model = onnx_ir.from_proto(parse(HARDMAX))
     source = reader.load(model)
-    assert source.given is model
+    assert source.original is model
     assert source.model.graph.node[0].op_type == "Hardmax"
     assert source.directory is None
 

@@ -15,7 +15,7 @@ from running import run
 import opshift
 from opshift.opsets.runtimes.limits import Limit
 from opshift.opsets.runtimes.target import Target
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 
 SHAPES = {"Constant", "Reshape"}
 FLOAT_ONLY = {"ReduceMax", "Equal", "Cast", "Mul", "Sub"}

@@ -156,7 +156,7 @@ def raising(error: Exception) -> Callable[..., Any]:
     return convert
 
 
-REPORT = opshift.Report((), opshift.passes.base.results.Check("", "", opshift.Verdict.DIFFERENT, "ties", "x", 3), 0, {})
+REPORT = opshift.Report((), opshift.passes.base.report.Check("", "", opshift.Verdict.DIFFERENT, "ties", "x", 3), 0, {})
 ERRORS = [
     (opshift.VerificationError("It computes something else.", REPORT), Status.NOT_EQUAL, "something else"),
     (UsageError("There is no input 'x'."), Status.NOT_WRITTEN, "no input"),
@@ -344,7 +344,7 @@ def test_a_cluster_of_dask_serves(zoo: Path) -> None:
 
 def deadly(job: many.Job) -> many.JobResult:
     """Ends its process for one model."""
-    if job.source.name == "a.onnx":
+    if job.model_path.name == "a.onnx":
         os.kill(os.getpid(), signal.SIGKILL)
     return real_attempt(job)
 
@@ -592,7 +592,7 @@ sys.exit(main(["convert", "zoo", "-o", "out", "--opset", "12", "--no-verify", *s
 
 def slow(job: many.Job) -> many.JobResult:
     """Converts `a.onnx`, and hangs in the middle of writing the others."""
-    if job.source.name == "a.onnx":
+    if job.model_path.name == "a.onnx":
         return real_attempt(job)
     with Batch() as batch:
         file = batch.draft(job.output)

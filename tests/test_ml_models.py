@@ -11,7 +11,8 @@ from onnx.parser import parse_model
 from running import run
 
 import opshift
-from opshift.passes.base.results import Code, Verdict
+from opshift.passes.base.plan import Code
+from opshift.passes.base.report import Verdict
 
 ML = "ai.onnx.ml"
 HEAD = '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 1]>'

@@ -16,7 +16,7 @@ from opshift.opsets.ml.forest import DEEPEST
 from opshift.opsets.registry.facts import Facts, constant
 from opshift.opsets.registry.operator import Lifted, Node, lift, ml_operators, operator_for
 from opshift.opsets.registry.schema import schema_at
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.runtime.ort_models import RejectedError, Runnable
 from opshift.passes.runtime.ort_session import Runner
 

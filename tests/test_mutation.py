@@ -12,7 +12,7 @@ from mutation.shown import apart
 from mutation.subjects import draw_subject
 
 import opshift
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,8 @@ from running import Array, run
 import opshift
 from opshift.opsets.registry.schema import NEWEST, OLDEST
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError
-from opshift.passes.base.results import Code, Verdict
+from opshift.passes.base.plan import Code
+from opshift.passes.base.report import Verdict
 
 TARGETS = (7, 13, 26)
 ULP = 4

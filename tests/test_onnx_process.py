@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import io
 import itertools
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -27,11 +29,13 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.opsets.native import onnx_process
+from opshift.opsets.native.channel import Channel, LostError
 from opshift.opsets.native.onnx_process import OnnxDiedError, limited
 from opshift.opsets.registry.schema import schema_at
 from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.inspection import inspect
 from opshift.passes.proof.inputs import generator
+from opshift.passes.runtime import ort_process, ort_worker
 
 ROOT = Path(__file__).parents[1]
 MODEL = '<ir_version: 8, opset_import: ["": 13]> g (float[n,k] x) => (float[n,k] y) { y = Hardmax(x) }'
@@ -249,7 +253,7 @@ def test_after_an_interruption_no_older_answer_is_taken(monkeypatch: pytest.Monk
     def interrupt(_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("opshift.opsets.native.onnx_process.read", interrupt)
+    monkeypatch.setattr("opshift.opsets.native.child.Child.receive", interrupt)
     with pytest.raises(KeyboardInterrupt):
         onnx_process.parse_model(MODEL + " ")
     monkeypatch.undo()
@@ -429,21 +433,41 @@ def test_a_schema_of_another_package_infers_in_this_process() -> None:
         onnx.defs.deregister_schema("Elsewhere", 1, "tests.elsewhere")
 
 
-def test_a_message_that_is_cut_off_or_too_long_is_none(tmp_path: Path) -> None:
-    from opshift.opsets.native import onnx_worker
-
+def test_a_message_that_is_cut_off_is_none(tmp_path: Path) -> None:
     path = tmp_path / "message"
-    with path.open("wb") as file:
-        onnx_worker.write(file, [b"one", b"", b"x" * 100_000])
-    data = path.read_bytes()
-    with path.open("rb") as file:
-        assert onnx_worker.read(file) == [b"one", b"", b"x" * 100_000]
-    path.write_bytes(data[:-1])
-    with path.open("rb") as file, pytest.raises(EOFError):
-        onnx_worker.read(file)
-    path.write_bytes(b"\xff" * 12)
-    with path.open("rb") as file, pytest.raises(onnx_worker.ProtocolError):
-        onnx_worker.read(file)
-    path.write_bytes(b"\1\0\0\0" + np.int64(2**40).tobytes())
-    with path.open("rb") as file, pytest.raises(onnx_worker.ProtocolError):
-        onnx_worker.read(file)
+    with path.open("wb") as outgoing, path.open("rb") as incoming:
+        channel = Channel(incoming, outgoing)
+        channel.send([b"one", "", b"x" * 100_000])
+        assert channel.receive() == [b"one", "", b"x" * 100_000]
+    whole = path.read_bytes()
+    for data in (b"", whole[:-1], whole[:10], b"\xff" * 12, whole[:3] + b"\x8e" + np.int64(2**62).tobytes()):
+        path.write_bytes(data)
+        with path.open("rb") as incoming, pytest.raises((LostError, MemoryError)):
+            Channel(incoming, io.BytesIO()).receive()
+
+
+class Printing:
+    def __reduce__(self) -> Any:
+        return print, ("an answer ran code",)
+
+
+@pytest.mark.parametrize("classes", [frozenset(), ort_process._CLASSES])
+def test_an_answer_of_a_child_runs_no_code(classes: frozenset[tuple[str, str]], capsys: Any) -> None:
+    for answer in (Printing(), (("done", [Printing()]), 1)):
+        with pytest.raises(LostError, match=r"builtins\.print is not permitted"):
+            Channel(io.BytesIO(pickle.dumps(answer)), io.BytesIO(), classes).receive()
+    assert not capsys.readouterr().out
+
+
+def test_answers_of_onnxruntime_may_contain_all_its_types() -> None:
+    arrays = [
+        *(np.ones((2, 1), name) for name in ("f2", "f4", "f8", "c8", "c16", "?", "i1", "i8", "u1", "u8", "U3", "S3")),
+        *(np.ones(3, dtype) for dtype, _ in ort_worker.PACKED_TYPES.values()),
+        np.array(["a", "b"], object),
+        np.ones((3, 2), order="F"),
+        np.float32(1),
+    ]
+    for answer in ([arrays, {"a": arrays[:1], 1: 1.5}, None], (arrays[-1], "done")):
+        data = pickle.dumps(answer, protocol=5)
+        found = Channel(io.BytesIO(data), io.BytesIO(), ort_process._CLASSES).receive()
+        assert repr(found) == repr(answer)

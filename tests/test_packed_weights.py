@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import opshift
 from opshift.opsets.microsoft.matmulnbits import MatMulNBits, oracle
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.rewrite import packed_weights
 
 LARGE = (768, 130)

@@ -19,7 +19,7 @@ from opshift.opsets.registry import schema_only
 from opshift.opsets.runtimes.limits import Limit
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.base.errors import UnsupportedError, UsageError
-from opshift.passes.base.results import Action, Code
+from opshift.passes.base.plan import Action, Code
 from opshift.passes.rewrite import version_bump
 
 HEAD = '<ir_version: {ir}, opset_import: ["": {opset}{more}]> '
@@ -470,7 +470,8 @@ def test_a_reason_is_said_once(opset: int, reason: str) -> None:
     text = """<ir_version: 8, opset_import: ["": 18]> g (float[n,4,8,8] x, float[m] w) => (float[n,4,a,b] y)
         { y = Resize<mode = "cubic", antialias = 1>(x, , w) }"""
     (refusal,) = opshift.plan(parse_model(text), opset=opset).refusals
-    assert refusal.reason == f"{reason}; weighed: the rank, or what it is resized to, is computed at run time."
+    assert refusal.reason == f"{reason}; the rank, or what it is resized to, is computed at run time."
+    assert refusal.details == f"{reason}; weighed: the rank, or what it is resized to, is computed at run time."
 
 
 def test_a_constant_needs_a_cast_below_opset_9() -> None:

@@ -18,7 +18,7 @@ import opshift
 from opshift.cli.main import main
 from opshift.passes.analysis.inference import make_attribute, make_node
 from opshift.passes.base.errors import UsageError, VerificationError
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.conversion import verification
 from opshift.passes.proof.node_pairs import compare_pairs
 from opshift.passes.proof.pair import Pair

@@ -17,7 +17,7 @@ from running import run
 
 import opshift
 from opshift.cli.main import main
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.rewrite import prepare
 
 Constants = dict[str, Any]

@@ -17,7 +17,8 @@ import opshift
 from opshift.opsets.operators import rnn
 from opshift.opsets.registry.facts import Facts, constant
 from opshift.opsets.runtimes.target import Target
-from opshift.passes.base.results import Code, Verdict
+from opshift.passes.base.plan import Code
+from opshift.passes.base.report import Verdict
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 

@@ -8,7 +8,7 @@ import onnx.parser
 import pytest
 
 import opshift
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 FUNCTIONS = '<ir_version: 8, opset_import: ["": {opset}, "l": 1]> '
 BODY = '<domain: "l", opset_import: ["": {opset}, "l": 1]> '

@@ -26,7 +26,7 @@ from opshift.opsets.registry.schema import schema_at
 from opshift.opsets.runtimes.profiles import builtin_targets, load_target, parse_target
 from opshift.opsets.runtimes.releases import first_that_loads, release_of, releases
 from opshift.opsets.runtimes.target import Legality, Target
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 from release_probes import elem_type, plain, probes

@@ -15,7 +15,7 @@ import pytest
 import opshift
 from opshift.cli.main import main
 from opshift.passes.base.errors import InvalidModelError
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 HEAD = '<ir_version: 8, opset_import: ["":17, "f":1]> g (float[2] x, bool b) => (float[2] y)'
 IF = "y = If(b)<then_branch = t () => (float[2] u) {%s}, else_branch = e () => (float[2] v) {[n] v = Neg(x)}>"

@@ -30,7 +30,8 @@ from opshift.cli.reports import html as page
 from opshift.cli.reports.document import Stopwatch
 from opshift.cli.reports.report_model import amount, report_model
 from opshift.cli.terminal import plain
-from opshift.passes.base.results import Action, Code, DrawnNode, Subgraph, Value, Verdict
+from opshift.passes.base.plan import Action, Code, DrawnNode, Subgraph, Value
+from opshift.passes.base.report import Verdict
 
 ROOT = Path(__file__).parent.parent
 SCHEMA: dict[str, Any] = json.loads((ROOT / "docs" / "report.schema.json").read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ import opshift
 from opshift.opsets.registry.node_traits import keeps_signs, selects, traits
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.base.limits import Limits
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.proof.equality import differs
 from opshift.passes.proof.kernel_drift import KernelDrift
 from opshift.passes.proof.node_pairs import compare_pairs
@@ -116,6 +116,28 @@ def test_right_result_is_accepted(text: str, source: int, opset: int | None, dec
     report = opshift.convert(model(text, source), opset=opset, decompose=decompose).report
     assert report is not None
     assert Verdict.DIFFERENT not in {check.verdict for check in (*report.nodes, report.whole)}
+
+
+def test_large_integers_made_of_rounded_floats_differ_in_both_directions() -> None:
+    """The neighbours of a float of 4.8e9 are 512 apart, so that no integer lies between it and the exact result."""
+    scale, mean, variance = np.float32([[-3.22122547e9, 0, 0], [1.22123411e-05, 0, 1], [0.99999994, 0, 0]])
+    x = np.zeros((1, 3, 4), np.float32)
+    x[0, 0] = 0, 1, 0, 1.5
+    inputs = {"x": x, "a": scale, "b": np.zeros(3, np.float32), "c": mean, "d": variance}
+    original = model(saturated("Cast<to = 7>(z)", "int64"), 17)
+    report = opshift.convert(original, decompose=["BatchNormalization"], inputs=inputs).report
+    assert report is not None
+    assert report.verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("key", ["n, 2, k", "n, t, k", "2, 2, k"])
+def test_keys_of_unknown_size_have_that_of_the_queries(key: str) -> None:
+    """onnxruntime 1.32.0 also multiplies heads of other sizes, which have no meaning."""
+    text = f"""g (float[2,2,8] x, float[{key}] k, float[2,2,2] v) => (float[2,2,4] y, float[2,2,2,1] s)
+        {{ y, s = LinearAttention<q_num_heads = 4, kv_num_heads = 2, update_rule = "linear">(x, k, v) }}"""
+    report = opshift.convert(model(text, 28), opset=26).report
+    assert report is not None
+    assert report.verdict is Verdict.EQUAL
 
 
 @pytest.mark.parametrize("opsets", [(9, 11), (9, 13), (8, 9)])

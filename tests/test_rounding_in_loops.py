@@ -11,7 +11,7 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.passes.base.limits import Limits
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.proof.rounding.taken_paths import Paths
 from opshift.passes.runtime.node_evaluator import Interpreter
 from opshift.passes.runtime.ort_models import Runnable

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 import opshift
 from opshift.opsets.operators import rnn
 from opshift.opsets.registry.inner_rounding import InnerRounding
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.proof.rounding.suspects import is_suspect
 from opshift.passes.proof.rounding.wide_nodes import WideNode
 

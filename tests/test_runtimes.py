@@ -26,7 +26,7 @@ from runtimes import RUNTIMES, Runtime, version
 
 import opshift
 from opshift.opsets.runtimes.profiles import load_target
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 from opshift.passes.measurement.isolated import Array, RefusedError, alike
 
 pytestmark = pytest.mark.slow

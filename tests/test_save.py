@@ -29,7 +29,7 @@ from onnx import TensorProto
 
 from opshift.cli.main import main
 from opshift.passes.base.errors import InvalidModelError, UsageError
-from opshift.passes.io import atomic_files, model_forms
+from opshift.passes.io import atomic_files, copying, model_forms, weight_files
 from opshift.passes.io import writer as saving
 from opshift.passes.io.atomic_files import Batch
 from opshift.passes.io.reader import Source, load
@@ -571,13 +571,13 @@ def test_weights_that_somebody_else_wrote_in_the_meantime(
     tmp_path: Path, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch, same: bool
 ) -> None:
     source = with_weights(here, "w.bin")
-    real = saving._copy_file
+    real = copying.copy_file
 
     def late(origin: Path, *rest: object) -> None:
         real(origin, *rest)  # type: ignore[arg-type]
         (there / "w.bin").write_bytes(WEIGHTS.tobytes() if same else b"precious")
 
-    monkeypatch.setattr(saving, "_copy_file", late)
+    monkeypatch.setattr(copying, "copy_file", late)
     if same:
         saved(source, there / "out.onnx")
     else:
@@ -763,14 +763,14 @@ def test_weights_that_change_while_they_move(
     here: Path, there: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     source = with_every_weight(here)
-    real = saving._chunk
+    real = weight_files._chunk
 
     def touched(file: Path) -> object:
         piece = real(file)
         os.utime(file, ns=(1, 1))
         return piece
 
-    monkeypatch.setattr(saving, "_chunk", touched)
+    monkeypatch.setattr(weight_files, "_chunk", touched)
     with unchanged(there):
         message = fails(
             lambda: saved(source, there / "out.onnx", external_data=how, size_threshold=8), error=InvalidModelError
@@ -832,7 +832,7 @@ def test_a_fault_at_any_step_leaves_everything_as_it_was(
     source = with_weights(here, "w.bin", "sub/w.bin", "sub/deep/w.bin")
     (there / "out.onnx").write_text("old")
     before = tree(tmp_path)
-    target, name = {"fsync": (os, "fsync"), "replace": (Path, "replace"), "write": (saving, "_copy_file")}[step]
+    target, name = {"fsync": (os, "fsync"), "replace": (Path, "replace"), "write": (copying, "copy_file")}[step]
     real, calls = getattr(target, name), [0]
 
     def failing(*arguments: object) -> object:
@@ -1071,14 +1071,14 @@ def test_an_input_that_somebody_writes_all_the_while(here: Path, there: Path) ->
 
 def test_a_folder_that_is_removed_while_a_model_is_converted(here: Path, there: Path) -> None:
     source = with_weights(here, "w.bin")
-    real = saving._copy_file
+    real = copying.copy_file
 
     def late(origin: Path, *rest: object) -> None:
         real(origin, *rest)  # type: ignore[arg-type]
         shutil.rmtree(there)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(saving, "_copy_file", late)
+        patch.setattr(copying, "copy_file", late)
         assert "cannot be written" in fails(saved, source, there / "out.onnx")
     assert not there.exists()
     assert set(tree(here)) == {"in.onnx", "w.bin"}

@@ -24,7 +24,7 @@ from opshift.opsets.native import onnx_process
 from opshift.opsets.runtimes.limits import Limit
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.analysis import lazy_inference, scopes
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph import traversal
 from opshift.passes.io import reader
 from opshift.passes.rewrite import function_planner, lowering_search, node_context, specialiser

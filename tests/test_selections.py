@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 import opshift
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 EXACT = {
     "input": "t = Identity (x)",

@@ -15,7 +15,7 @@ from test_folding import operators, run, same
 import opshift
 from opshift.opsets.registry.structural import SEQUENCES
 from opshift.opsets.runtimes.target import Target
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 NO_LISTS = Target("npu", without=frozenset(SEQUENCES))
 CONSTANTS = "<int64 zero = {0}, int64 one = {1}, int64 last = {-1}>"

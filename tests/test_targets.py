@@ -33,7 +33,7 @@ from opshift.opsets.runtimes.profiles import builtin_targets, load_target, parse
 from opshift.opsets.runtimes.releases import releases
 from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.base.errors import UnsupportedError
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 from opshift.passes.runtime.kernel_probe import probe
 
 # --- a file -----------------------------------------------------------------------------------------------------------

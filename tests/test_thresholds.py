@@ -8,7 +8,7 @@ from onnx.parser import parse_model
 
 import opshift
 from opshift.passes.base.limits import Limits
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.proof.thresholds import at_thresholds
 from opshift.passes.runtime.ort_models import Feeds, Runnable, read
 

@@ -22,7 +22,7 @@ import pytest
 import opshift
 from opshift.cli.main import main
 from opshift.passes.base.errors import InvalidModelError, UsageError
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 from opshift.passes.graph import traversal
 from opshift.passes.inspection import inspect
 from opshift.passes.io import external_data

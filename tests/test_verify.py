@@ -20,7 +20,7 @@ from onnx.parser import parse_model
 import opshift
 from opshift.passes.base import limits as limits_module
 from opshift.passes.base.errors import InvalidModelError, UsageError
-from opshift.passes.base.results import Check, Verdict
+from opshift.passes.base.report import Check, Verdict
 from opshift.passes.proof import node_pairs, pair_executors, signature
 from opshift.passes.proof.equality import differs
 from opshift.passes.proof.inputs import generator

@@ -17,7 +17,7 @@ import opshift
 from opshift.opsets.registry.schema import NEWEST, OLDEST
 from opshift.opsets.runtimes.kernels import newest_ir_version, newest_opset
 from opshift.passes.base.errors import UnsupportedError
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 from opshift.passes.graph.traversal import walk
 from opshift.passes.rewrite.opset_imports import FUNCTIONS, least_ir_version
 

@@ -68,12 +68,12 @@ def run(options: argparse.Namespace, proof: dict[str, Any]) -> int:
     if options.output is None:
         raise UsageError("no output given: add -o FOLDER.")
     if os.path.lexists(options.output) and not is_folder(options.output):
-        given = (
+        inputs = (
             f"{len(options.model)} models are given"
             if isinstance(options.model, list)
             else f"{options.model} stands for several models"
         )
-        raise UsageError(f"{options.output} is not a folder, and {given}.")
+        raise UsageError(f"{options.output} is not a folder, and {inputs}.")
     if options.jobs == 0:
         raise UsageError("--jobs 0: at least one model has to be converted at a time.")
     shared.check_report(options.report, ())

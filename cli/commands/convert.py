@@ -140,23 +140,25 @@ def named(options: argparse.Namespace) -> tuple[str | list[str], str | None]:
 
 def where(options: argparse.Namespace) -> str:
     """Return the path to write, or raise if the result would be unexpected."""
-    source, destination = str(options.model), options.output
+    input_name, destination = str(options.model), options.output
     if destination is None:
-        if not options.in_place or source == streams.STREAM:
+        if not options.in_place or input_name == streams.STREAM:
             raise UsageError("no output given: add OUT after IN, or use --in-place to overwrite IN.")
-        return source
+        return input_name
     if destination == streams.STREAM:
         if options.in_place or options.save_as_external_data or options.external_data in ("keep", "copy"):
             raise UsageError("- is standard output, where the model is written with its weights: name a file for more.")
         streams.check_stdout()
         return streams.STREAM
-    if source == streams.STREAM and options.in_place:
+    if input_name == streams.STREAM and options.in_place:
         raise UsageError("--in-place is for a file, and - is standard input: name OUT, or - for standard output.")
-    onto_itself = shared.same_file(source, destination)
+    onto_itself = shared.same_file(input_name, destination)
     if onto_itself and not options.in_place:
         raise UsageError(f"{destination} is the model itself: name another file, or use --in-place to replace it.")
     if options.in_place and not onto_itself:
-        raise UsageError(f"--in-place writes over {source}, and {destination} is named as well: give one of the two.")
+        raise UsageError(
+            f"--in-place writes over {input_name}, and {destination} is named as well: give one of the two."
+        )
     shared.check_writable(destination)
     return str(destination)
 
@@ -222,7 +224,7 @@ def show(
 def show_verdict(result: Result, *, quiet: bool, verbose: bool) -> None:
     """Print the untested input classes, and the verdict as the last line."""
     from opshift.cli import wording
-    from opshift.passes.base.results import Verdict
+    from opshift.passes.base.report import Verdict
 
     report = result.report
     if report is None:

@@ -12,7 +12,7 @@ from opshift.cli.commands import each
 from opshift.cli.reports.document import document
 
 if TYPE_CHECKING:
-    from opshift.passes.base.results import Refusal
+    from opshift.passes.base.plan import Refusal
     from opshift.passes.inspection import Inspection, Stop
 
 

@@ -21,7 +21,8 @@ from opshift.passes.base.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from opshift.cli.operator_counts import OperatorCounts
-    from opshift.passes.base.results import Check, Plan, Step
+    from opshift.passes.base.plan import Plan, Step
+    from opshift.passes.base.report import Check
     from opshift.passes.conversion.result import Result
 
 

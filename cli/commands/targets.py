@@ -51,8 +51,8 @@ def run(options: argparse.Namespace) -> int:
 
     if options.measure is not None:
         return measured(options)
-    for given, name in ((options.output, "-o"), (options.operators, "--operators")):
-        if given:
+    for option, name in ((options.output, "-o"), (options.operators, "--operators")):
+        if option:
             raise UsageError(f"{name} requires --measure with the name of a runtime.")
     if options.target is not None:
         shared.check_target(options.target)

@@ -18,7 +18,7 @@ from opshift.passes.base.errors import UsageError
 
 if TYPE_CHECKING:
     from opshift.cli.operator_counts import OperatorCounts
-    from opshift.passes.base.results import Report
+    from opshift.passes.base.report import Report
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def one(options: argparse.Namespace) -> int:
     """Compare two models and print."""
     shared.check_report(options.report, {options.model, options.other} - {streams.STREAM})
     from opshift.cli.operator_counts import count_operators
-    from opshift.passes.base.results import Verdict
+    from opshift.passes.base.report import Verdict
     from opshift.passes.proof.verify import verify
     from opshift.passes.runtime import ort_models
 
@@ -80,8 +80,8 @@ def one(options: argparse.Namespace) -> int:
         report_progress = options.watch.beside(progress)
         report_progress("load", 0, 0)
         ort_models.runtime()
-        given = ((options.model, options.assume_opset), (options.other, None))
-        models = [ort_models.read(streams.read(path), None, allowed, assumed) for path, assumed in given]
+        paths = ((options.model, options.assume_opset), (options.other, None))
+        models = [ort_models.read(streams.read(path), None, allowed, assumed) for path, assumed in paths]
         report = verify(
             models[0],
             models[1],
@@ -115,7 +115,7 @@ def describe(
 def show(options: argparse.Namespace, report: Report) -> None:
     """Print the differences, and the verdict last."""
     from opshift.cli import wording
-    from opshift.passes.base.results import Verdict
+    from opshift.passes.base.report import Verdict
 
     if options.verbose:
         for line in wording.classes(report):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from opshift.cli.reports.layout import Edge, layout
 from opshift.cli.terminal import cells, plain
-from opshift.passes.base.results import DrawnNode, Subgraph, Value
+from opshift.passes.base.plan import DrawnNode, Subgraph, Value
 
 CHARACTER = 7.3
 """The width of a character, in a monospaced font of 12 px."""
@@ -120,7 +120,7 @@ def _laid_out(
         (round(max(map(cells, lines), default=1) * CHARACTER + 2 * PADDING, 1), LINE * len(lines) + 2 * PADDING - 4)
         for _, lines in contents
     ]
-    edges = [Edge(source, target, cells(label) * CHARACTER) for source, target, label in joined]
+    edges = [Edge(upper, lower, cells(label) * CHARACTER) for upper, lower, label in joined]
     placed = layout(sizes, edges, MARGIN)
     boxes = tuple(Box(role, *box, lines) for (role, lines), box in zip(contents, placed.boxes, strict=True))
     arrows = tuple(

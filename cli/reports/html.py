@@ -16,7 +16,7 @@ from opshift.cli import wording
 from opshift.cli.reports.diagram import Drawing, boxes, drawing
 from opshift.cli.reports.report_model import Rewrite, report_model
 from opshift.cli.terminal import COMMAND_MARK, jsonable, plain
-from opshift.passes.base.results import Action, Subgraph
+from opshift.passes.base.plan import Action, Subgraph
 
 TEMPLATES = Path(__file__).parent / "templates"
 

@@ -39,8 +39,8 @@ class Item:
 class Edge:
     """A line from a box down to another; `label_width` is the width of its label."""
 
-    source: int
-    target: int
+    upper: int
+    lower: int
     label_width: float = 0.0
 
 
@@ -60,7 +60,7 @@ def layout(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], margin: 
     items = [Item(width, height) for width, height in sizes]
     for edge in edges:
         if edge.label_width:
-            items[edge.source].label_widths.append(edge.label_width)
+            items[edge.upper].label_widths.append(edge.label_width)
     for item in items:  # labels of one box are placed side by side below it
         item.width = max(item.width, sum(item.label_widths) + GAP * len(item.label_widths))
     _layers(items, edges)
@@ -89,21 +89,21 @@ def layout(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], margin: 
 def _layers(items: Sequence[Item], edges: Sequence[Edge]) -> None:
     """Set each box's layer to its longest path; a box without inputs is moved down to its first consumer."""
     fed = set()
-    for edge in sorted(edges, key=lambda edge: edge.target):
-        fed.add(edge.target)
-        items[edge.target].layer = max(items[edge.target].layer, items[edge.source].layer + 1)
+    for edge in sorted(edges, key=lambda edge: edge.lower):
+        fed.add(edge.lower)
+        items[edge.lower].layer = max(items[edge.lower].layer, items[edge.upper].layer + 1)
     for index, item in enumerate(items):
-        consumers = [items[edge.target].layer for edge in edges if edge.source == index]
+        consumers = [items[edge.lower].layer for edge in edges if edge.upper == index]
         if index not in fed and consumers:
             item.layer = min(consumers) - 1
 
 
 def _chain(items: list[Item], edge: Edge) -> list[int]:
     """Return the items along a line, with a new one for each layer between its ends."""
-    first, last = items[edge.source].layer, items[edge.target].layer
+    first, last = items[edge.upper].layer, items[edge.lower].layer
     new = range(len(items), len(items) + max(0, last - first - 1))
     items.extend(Item(0.0, 0.0, layer=layer) for layer in range(first + 1, last))
-    return [edge.source, *new, edge.target]
+    return [edge.upper, *new, edge.lower]
 
 
 def _order(items: Sequence[Item], layers: Sequence[list[int]]) -> None:
@@ -153,8 +153,8 @@ def _spread(items: Sequence[Item], layer: Sequence[int], wanted: Sequence[float]
     for one, other in itertools.pairwise(layer):
         offsets.append(offsets[-1] + (items[one].width + items[other].width) / 2 + GAP)
     pools: list[tuple[float, int]] = []
-    for target, offset in zip(wanted, offsets, strict=False):
-        pools.append((target - offset, 1))
+    for lower, offset in zip(wanted, offsets, strict=False):
+        pools.append((lower - offset, 1))
         while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
             (mean, count), (before, many) = pools.pop(), pools.pop()
             pools.append(((mean * count + before * many) / (count + many), count + many))

@@ -12,7 +12,7 @@ from opshift.cli import wording
 from opshift.cli.reports import runtimes
 from opshift.cli.reports.report_model import ReportModel, ReportRow, Rewrite, report_model
 from opshift.cli.terminal import jsonable, plain
-from opshift.passes.base.results import Check
+from opshift.passes.base.report import Check
 
 MOST = 20
 """The number of listed refusals, differences or models; the other report formats list all."""
@@ -54,7 +54,7 @@ def _refusal(group: wording.Group) -> str:
     names = ", ".join(map(code, group.nodes[: wording.NAMED]))
     names += ", ..." if len(group.nodes) > wording.NAMED else ""
     where = f"{len(group.nodes)} \u00d7 {code(group.operator)} ({names})" if group.operator else names
-    problem = text(f"{wording.without_names(group.reason)} {group.hint}".rstrip())
+    problem = text(f"{group.reason} {group.hint}".rstrip())
     return f"- {where}: {problem} {code(group.code)} ({wording.page(group.code)})"
 
 

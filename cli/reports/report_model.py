@@ -12,7 +12,8 @@ from opshift.cli.operator_counts import OperatorCounts, cell, remarks, since
 from opshift.cli.reports import runtimes
 from opshift.cli.terminal import one_line
 from opshift.opsets.registry.operator import operator_for
-from opshift.passes.base.results import Action, Candidate, Check, Plan, Refusal, Report, RewriteGroup, Verdict
+from opshift.passes.base.plan import Action, Candidate, Plan, Refusal, RewriteGroup
+from opshift.passes.base.report import Check, Report, Verdict
 
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
 

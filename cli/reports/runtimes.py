@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opshift.cli import wording
 from opshift.cli.terminal import one_line
-from opshift.passes.base.results import Action
+from opshift.passes.base.plan import Action
 
 if TYPE_CHECKING:
     from opshift.passes.where import Fit, Where
@@ -94,7 +94,7 @@ def _blocker(group: wording.Group) -> str:
     """Return a cause with the first of its nodes."""
     where = f"{group.nodes[0]}, ..." if len(group.nodes) > 1 else group.nodes[0]
     what = f"{len(group.nodes)} x {group.operator} ({where})" if group.operator else where
-    return one_line(f"{what}: {wording.without_names(group.reason)} {group.hint}".rstrip()) + f" [{group.code}]"
+    return one_line(f"{what}: {group.reason} {group.hint}".rstrip()) + f" [{group.code}]"
 
 
 def _changes(fit: Fit, found: Where) -> Iterator[str]:

@@ -11,10 +11,10 @@ from opshift.cli.options import check_report
 from opshift.cli.reports.document import document
 from opshift.cli.reports.write import staged
 from opshift.passes.base.arguments import check_path
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 if TYPE_CHECKING:
-    from opshift.passes.base.results import Report
+    from opshift.passes.base.report import Report
 
 
 def save(report: Report, path: str | os.PathLike[str]) -> None:

@@ -17,17 +17,21 @@ from opshift.opsets.registry.traits import Traits
 
 @dataclass(frozen=True)
 class Cumulative:
-    """Whether a result excludes the element at its own position, and whether accumulation starts at the end."""
+    """Whether a result excludes the element at its own position, and whether accumulation starts at the end.
+
+    With a `stride` of n, only every n-th element before an element is accumulated with it.
+    """
 
     exclusive: int = 0
     reverse: int = 0
+    stride: int = 1
 
 
 LONGEST = 4096
 """The maximum axis length for lowerings with a row for each index: 64 MiB of float, times the other dimensions."""
 
 
-def along_known_axis(*dtypes: int) -> Callable[[Cumulative, Operands], Reason | None]:
+def along_known_axis(*dtypes: int, longest: int | None = LONGEST) -> Callable[[Cumulative, Operands], Reason | None]:
     """Return a condition: a constant axis of known rank and limited length, and elements of these types."""
 
     def applies(what: Cumulative, operands: Operands) -> Reason | None:
@@ -36,25 +40,42 @@ def along_known_axis(*dtypes: int) -> Callable[[Cumulative, Operands], Reason | 
             return Reason("the element type is unknown", missing=True)
         if dtype not in dtypes:
             return Reason(f"the elements are not of {' or '.join(map(type_name, dtypes))}")
-        return _along_short_axis(what, operands)
+        if operands[1] is None or operands[1].known is None:
+            return Reason("the axis is computed at run time", missing=True)
+        if reason := rank_known(what, operands):
+            return reason
+        length = length_along(operands)
+        if longest is None or length is None or length <= longest:
+            return None
+        return Reason(f"the axis is longer than {longest}")
 
     return applies
 
 
-def _along_short_axis(what: Cumulative, operands: Operands) -> Reason | None:
-    data, axis = first(operands), None if operands[1] is None else operands[1].known
-    if axis is None:
-        return Reason("the axis is computed at run time", missing=True)
-    if reason := rank_known(what, operands):
-        return reason
-    dim = data.dim(int(axis.item()))
-    return Reason(f"the axis is longer than {LONGEST}") if isinstance(dim, int) and dim > LONGEST else None
+def length_along(operands: Operands) -> int | None:
+    """Return the length of the axis, if both are known."""
+    axis = operands[1]
+    dim = None if axis is None or axis.known is None else first(operands).dim(int(axis.known.item()))
+    return dim if isinstance(dim, int) else None
+
+
+def known_axis(operands: Operands) -> int:
+    """Return the axis, which is constant."""
+    axis = operands[1]
+    assert axis is not None
+    assert axis.known is not None
+    return int(axis.known.item())
+
+
+def _alone(what: Cumulative, operands: Operands) -> bool:
+    """Return whether no element has another one to be accumulated with."""
+    length = length_along(operands)
+    return length is not None and length <= what.stride and not what.exclusive
 
 
 def pairs(what: Cumulative, operands: Operands) -> Mapping[str, Any]:
     """Bind the attributes of a lowering that pairs each index of the axis with each other one."""
-    axis = int(operands[1].known.item()) if operands[1] is not None and operands[1].known is not None else 0
-    rank = first(operands).rank or 0
+    axis, rank = known_axis(operands), first(operands).rank or 0
     return {
         "at": (axis,),
         "behind": tuple(range(2, 2 + rank - 1 - axis)),
@@ -105,7 +126,10 @@ def cumulative(
         # CumProd-26: with exclusive, "the j-th output element would be the product of the first (j-1) elements".
         along = int(axis.item())
         ordered = np.flip(x, along) if what.reverse else x
-        total: np.ndarray[Any, Any] = ufunc.accumulate(ordered, along, dtype=x.dtype)
+        total: np.ndarray[Any, Any] = np.empty_like(ordered)
+        for begin in range(what.stride):
+            every = (slice(None),) * (along % x.ndim) + (slice(begin, None, what.stride),)
+            total[every] = ufunc.accumulate(ordered[every], along, dtype=x.dtype)
         if what.exclusive:
             start = np.full_like(np.take(x, range(min(1, x.shape[along])), axis=along), nothing)
             kept = np.take(total, range(max(x.shape[along] - 1, 0)), axis=along)
@@ -119,6 +143,7 @@ def cumulative(
         operands=("x", "axis"),
         oracle=oracle,
         normal=_from_front,
+        idle=_alone,
         longest=LONGEST,
         lowerings=(*lowerings, as_three_axes),
         traits=traits,

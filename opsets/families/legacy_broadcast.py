@@ -61,7 +61,7 @@ def _fault(what: Aligned, operands: Operands) -> str | None:
 
 def _aligns(what: Aligned, operands: Operands) -> Reason | None:
     if what.axis is None:
-        return Reason("the last axes are aligned")
+        return Reason("")
     if _behind(what, operands) is None:
         return Reason(f"it aligns its second input at axis {what.axis}, and a rank is unknown", missing=True)
     return None

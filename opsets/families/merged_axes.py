@@ -15,6 +15,7 @@ import numpy as np
 from opshift.opsets.families.axes import first, product, resolve
 from opshift.opsets.registry.facts import Dim, Facts, constant
 from opshift.opsets.registry.operator import Operands
+from opshift.opsets.registry.traits import Traits
 
 Stages = Sequence[tuple[Any, Operands]]
 Groups = tuple[tuple[int, ...], ...]
@@ -117,6 +118,16 @@ def along_axis(what: Any, operands: Operands, most: int) -> Stages | None:
         return None
     less = dataclasses.replace(what, axis=place_of(axis, groups))
     return ((less, (in_shape(data, shape_of(data.shape, groups)), *operands[1:])),)
+
+
+def is_elementwise(traits: Traits) -> bool:
+    """Return whether an element of the output is computed from the elements at the same place of all inputs."""
+    return traits.merges is elementwise
+
+
+def has_rows(traits: Traits) -> bool:
+    """Return whether the elements along the attribute `axis` of the output are computed from those of the input."""
+    return traits.merges is along_axis
 
 
 def joined(what: Any, operands: Operands, most: int) -> Stages | None:

@@ -119,11 +119,11 @@ def run(what: Recurrent, step: Step, x: Array, lengths: Array | None, initial: S
     return (y, *last)
 
 
-def states_of(what: Recurrent, given: Array | None, directions: int, x: Array, hidden: int) -> Array:
+def states_of(what: Recurrent, state: Array | None, directions: int, x: Array, hidden: int) -> Array:
     """Return initial states as [directions, batch, hidden]: "If not specified - assumed to be 0"."""
-    if given is None:
+    if state is None:
         return np.zeros((directions, x.shape[1], hidden), x.dtype)
-    return given.transpose(1, 0, 2) if what.layout else given
+    return state.transpose(1, 0, 2) if what.layout else state
 
 
 LONGEST = 1000
@@ -187,10 +187,10 @@ def parameters_by_text(attributes: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: value for name, value in attributes.items() if value is not None}
     names = [name.lower() for name in found.get("activations", ())]
     for place, (key, taking) in enumerate((("activation_alpha", _ALPHA), ("activation_beta", _BETA))):
-        given = tuple(found.get(key, ()))
+        parameters = tuple(found.get(key, ()))
         defaults = [_BY_TEXT.get(name, _FUNCTIONS[name][1:])[place] for name in names if name in taking]
-        if len(given) < len(defaults):
-            found[key] = (*given, *map(float, defaults[len(given) :]))
+        if len(parameters) < len(defaults):
+            found[key] = (*parameters, *map(float, defaults[len(parameters) :]))
     return found
 
 
@@ -427,9 +427,9 @@ def equal_dims(gates: int) -> EqualDims:
 
 def _expected(node: NodeShapes, gates: int) -> tuple[Shape, ...]:
     """Return the expected input shapes, as far as the first input and the attributes determine them."""
-    given = node.attributes
-    directions = 2 if given.get("direction") == "bidirectional" else 1
-    return _shapes(node.inputs[0], directions, given.get("hidden_size"), gates, given.get("layout"))
+    attributes = node.attributes
+    directions = 2 if attributes.get("direction") == "bidirectional" else 1
+    return _shapes(node.inputs[0], directions, attributes.get("hidden_size"), gates, attributes.get("layout"))
 
 
 def _shapes(first: Shape | None, directions: int, hidden: Dim, gates: int, batch_first: object) -> tuple[Shape, ...]:

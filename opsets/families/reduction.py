@@ -172,11 +172,6 @@ _LEAVE_ONE_ALONE = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReducePro
 """Operators that return a single element unchanged."""
 
 
-def typed(what: Reduction, operands: Operands) -> Reason | None:
-    """Require a known element type, which determines the computation type."""
-    return Reason("the element type is unknown", missing=True) if first(operands).dtype is None else None
-
-
 def in_float(what: Reduction, operands: Operands) -> Mapping[str, Any]:
     """Bind the computation type of floats, as in onnxruntime's kernels: squares of float16 overflow."""
     dtype = first(operands).dtype

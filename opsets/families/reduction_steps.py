@@ -38,6 +38,11 @@ def one_axis_of(what: Any, operands: Operands) -> int | None:
     return found[0] if found is not None and len(found) == 1 else None
 
 
+def _unknown(operands: Operands) -> bool:
+    """Return whether the axes or the shape of the data are unknown."""
+    return first(operands).size is None or (operands[1] is not None and operands[1].known is None)
+
+
 def _known(operands: Operands) -> Reason | None:
     axes = operands[1]
     return (
@@ -124,7 +129,8 @@ def _gone(what: Any, operands: Operands) -> Reason | None:
         return Reason("reduced axes stay")
     if reason := _known(operands):
         return reason
-    return None if reduced_axes(what, operands) else Reason("no axis is known to go", missing=True)
+    axes = reduced_axes(what, operands)
+    return None if axes else Reason("no axis is known to go", missing=axes is None)
 
 
 def _places(what: Any, operands: Operands) -> Mapping[str, Any]:
@@ -177,7 +183,7 @@ def halvable(what: Any, operands: Operands) -> Reason | None:
     """Require one axis of a known length of at least 2."""
     length = length_of(what, operands)
     if length is None:
-        return Reason("it is not one axis whose length is known", missing=True)
+        return Reason("it is not one axis whose length is known", missing=_unknown(operands))
     return None if length > 1 else Reason("there is nothing to halve")
 
 
@@ -328,7 +334,8 @@ def _ordered(what: Any, operands: Operands) -> Reason | None:
     dtype = first(operands).dtype
     if dtype not in INTEGERS | FLOATS:
         return Reason("it is not of numbers", missing=dtype is None)
-    return None if one_axis_of(what, operands) is not None else Reason("it is not one known axis", missing=True)
+    one = one_axis_of(what, operands) is not None
+    return None if one else Reason("it is not one known axis", missing=_unknown(operands))
 
 
 def _top(what: Any, operands: Operands) -> Reason | None:
@@ -366,10 +373,10 @@ def _beside_lowest(what: Any, operands: Operands) -> Mapping[str, Any]:
 
 
 def _ends(dtype: int | None) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    kind = onnx.helper.tensor_dtype_to_np_dtype(dtype or TensorProto.FLOAT)
+    numpy_type = onnx.helper.tensor_dtype_to_np_dtype(dtype or TensorProto.FLOAT)
     if dtype in INTEGERS:
-        return np.array(np.iinfo(kind).min, kind), np.array(np.iinfo(kind).max, kind)
-    return np.array(-np.inf, kind), np.array(np.inf, kind)
+        return np.array(np.iinfo(numpy_type).min, numpy_type), np.array(np.iinfo(numpy_type).max, numpy_type)
+    return np.array(-np.inf, numpy_type), np.array(np.inf, numpy_type)
 
 
 @lowering(13, applies_if=_padded, bind=_beside_lowest)
@@ -391,8 +398,8 @@ def _integers(what: Any, operands: Operands) -> Reason | None:
 
 def _fields(what: Any, operands: Operands) -> Mapping[str, Any]:
     dtype = first(operands).dtype
-    kind = onnx.helper.tensor_dtype_to_np_dtype(dtype or TensorProto.INT64)
-    end = np.array(-1, kind) if dtype in SIGNED else _ends(dtype)[1]
+    numpy_type = onnx.helper.tensor_dtype_to_np_dtype(dtype or TensorProto.INT64)
+    end = np.array(-1, numpy_type) if dtype in SIGNED else _ends(dtype)[1]
     return {"keepdims": what.keepdims, "noop": what.noop_with_empty_axes, "end": Tensor(end)}
 
 

@@ -196,10 +196,10 @@ def columns(
     none: float,
 ) -> tuple[Array, Array]:
     """Return the weights of each node as a row, and a mask of present ones; `none` is the value for absent ones."""
-    rows, given = np.full((len(scores), width), none, dtype), np.zeros((len(scores), width), bool)
+    rows, present = np.full((len(scores), width), none, dtype), np.zeros((len(scores), width), bool)
     for place, listed_here in enumerate(scores):
         for one, value in listed_here:
             own = np.asarray(value, dtype)
-            rows[place, one] = combine(rows[place, one], own) if given[place, one] else own
-            given[place, one] = True
-    return rows, given
+            rows[place, one] = combine(rows[place, one], own) if present[place, one] else own
+            present[place, one] = True
+    return rows, present

@@ -37,8 +37,8 @@ class Attention:
 
 
 def _lift(attributes: Mapping[str, Any]) -> Attention:
-    given = {name: value for name, value in attributes.items() if value is not None}
-    return Attention(**given)
+    present = {name: value for name, value in attributes.items() if value is not None}
+    return Attention(**present)
 
 
 def _sizes(what: Attention, width: int) -> tuple[int, ...]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import of_types
 from opshift.opsets.operators import gelu
 from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.facts import Dim
-from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.plain import Plain
 from opshift.opsets.registry.shape_hints import broadcast
@@ -30,24 +30,14 @@ def oracle(what: Plain, x: Array, bias: Array) -> Array:
     return np.asarray((left * gelu.oracle(gelu.Gelu(), right)).astype(x.dtype))
 
 
-def _in(*dtypes: int) -> Callable[[Plain, Operands], Reason | None]:
-    def applies_if(what: Plain, operands: Operands) -> Reason | None:
-        found = first(operands).dtype
-        if found is None:
-            return Reason("the element type is unknown", missing=True)
-        return None if found in dtypes else Reason("")
-
-    return applies_if
-
-
-@lowering(20, applies_if=_in(TensorProto.FLOAT), rounds=True)
+@lowering(20, applies_if=of_types(TensorProto.FLOAT), rounds=True)
 def of_halves(x, bias):
     """Add the bias, split the sum, and multiply one half by Gelu of the other."""
     left, right = op.Split(x + bias, axis=-1, num_outputs=2)
     return left * op.Gelu(right)
 
 
-@lowering(20, applies_if=_in(TensorProto.FLOAT16), rounds=True)
+@lowering(20, applies_if=of_types(TensorProto.FLOAT16), rounds=True)
 def of_narrow_halves(x, bias):
     """Do the same, with Gelu in float: in float16, small results of Gelu lose their digits."""
     left, right = op.Split(op.Cast(x + bias, to=1), axis=-1, num_outputs=2)

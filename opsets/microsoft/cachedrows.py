@@ -37,11 +37,11 @@ def oracle(
     return present
 
 
-def _form(kind: str) -> Callable[[CachedRows, Operands], Reason | None]:
+def _form(form: str) -> Callable[[CachedRows, Operands], Reason | None]:
     def applies_if(what: CachedRows, operands: Operands) -> Reason | None:
         rows = operands[0] or Facts()
         found = "alone" if operands[1] is None else "one" if rows.dim(0) == 1 else "each"
-        return None if found == kind else Reason("")
+        return None if found == form else Reason("")
 
     return applies_if
 

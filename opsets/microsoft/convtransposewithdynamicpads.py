@@ -35,8 +35,8 @@ def oracle(
     what: ConvTransposeWithDynamicPads, x: Array, w: Array, pads: Array | None = None, b: Array | None = None
 ) -> Array:
     """ConvTranspose-11, of which the pads are the input."""
-    given = None if pads is None else tuple(pads.tolist())
-    return convtranspose.oracle(convtranspose.ConvTranspose(**dataclasses.asdict(what), pads=given), x, w, b)
+    values = None if pads is None else tuple(pads.tolist())
+    return convtranspose.oracle(convtranspose.ConvTranspose(**dataclasses.asdict(what), pads=values), x, w, b)
 
 
 def _constant(what: ConvTransposeWithDynamicPads, operands: Operands) -> Reason | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -60,7 +61,7 @@ def _mode(mode: str) -> Callable[[CropAndResize, Operands], Reason | None]:
             return Reason(f"mode {what.mode} is none that onnxruntime has")
         if what.mode != mode:
             return Reason("")
-        return None if first(operands).dtype else Reason("the element type is unknown", missing=True)
+        return dtype_known(what, operands)
 
     return applies_if
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.convolutions import Convolution, by_channel, conv_attributes, sums
 from opshift.opsets.microsoft import activated
-from opshift.opsets.operators.convinteger import by_channel, sums
 from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -23,27 +23,20 @@ FUNCTIONS = frozenset({"", "Relu", "Sigmoid", "Tanh", "LeakyRelu", "Clip", "Hard
 
 
 @dataclass(frozen=True)
-class FusedConv:
+class FusedConv(Convolution):
     """The attributes of Conv, the function, and its parameters: those of the operator, Clip's `min` and `max`."""
 
     activation: str = ""
     activation_params: tuple[float, ...] = ()
-    auto_pad: str = "NOTSET"
-    dilations: tuple[int, ...] | None = None
-    group: int = 1
-    kernel_shape: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
 
 
 def _lift(attributes: Mapping[str, Any]) -> FusedConv:
-    given = {name: value for name, value in attributes.items() if value is not None}
-    return FusedConv(**given)
+    return FusedConv(**{name: value for name, value in attributes.items() if value is not None})
 
 
-def parameters(given: Sequence[float]) -> dict[str, Any]:
+def parameters(values: Sequence[float]) -> dict[str, Any]:
     """Return the parameters of a function as fields of Activated."""
-    first, second, *_ = (*given, 0.0, 0.0)
+    first, second, *_ = (*values, 0.0, 0.0)
     return {"first": first, "second": second}
 
 
@@ -60,8 +53,8 @@ def _known(what: FusedConv) -> Reason | None:
     if what.activation not in FUNCTIONS:
         return Reason(f"onnxruntime does not fuse {what.activation} into a convolution")
     count = activated.PARAMETERS[what.activation]
-    given = len(what.activation_params)
-    return None if given == count else Reason(f"{what.activation} has {count} parameters, not {given}")
+    actual = len(what.activation_params)
+    return None if actual == count else Reason(f"{what.activation} has {count} parameters, not {actual}")
 
 
 def _added(wanted: bool) -> Callable[[FusedConv, Operands], Reason | None]:
@@ -74,11 +67,7 @@ def _added(wanted: bool) -> Callable[[FusedConv, Operands], Reason | None]:
 
 
 def _bind(what: FusedConv, operands: Operands) -> Mapping[str, Any]:
-    names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-    fields = {name: getattr(what, name) for name in names}
-    if what.auto_pad != "NOTSET":
-        fields["pads"] = None
-    return {**fields, "function": what.activation, **parameters(what.activation_params)}
+    return {**conv_attributes(what), "function": what.activation, **parameters(what.activation_params)}
 
 
 @lowering(18, applies_if=_added(False), bind=_bind, rounds=True)

@@ -33,8 +33,8 @@ class FusedGemm:
 
 
 def _function(what: FusedGemm) -> activated.Activated:
-    given = (what.activation_alpha or 0.0, what.activation_beta or 0.0)
-    return activated.Activated(what.activation, *given[: activated.PARAMETERS.get(what.activation, 0)])
+    parameters = (what.activation_alpha or 0.0, what.activation_beta or 0.0)
+    return activated.Activated(what.activation, *parameters[: activated.PARAMETERS.get(what.activation, 0)])
 
 
 def oracle(
@@ -51,8 +51,8 @@ def _gemm(what: FusedGemm) -> gemm.Gemm:
 def _known(what: FusedGemm, operands: Operands) -> Reason | None:
     if what.activation not in FUNCTIONS:
         return Reason(f"onnxruntime does not fuse {what.activation} into a Gemm")
-    given = [what.activation_alpha, what.activation_beta][: activated.PARAMETERS[what.activation]]
-    return Reason(f"{what.activation} lacks a parameter") if None in given else None
+    parameters = [what.activation_alpha, what.activation_beta][: activated.PARAMETERS[what.activation]]
+    return Reason(f"{what.activation} lacks a parameter") if None in parameters else None
 
 
 def _bind(what: FusedGemm, operands: Operands) -> Mapping[str, Any]:

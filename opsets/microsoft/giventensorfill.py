@@ -38,18 +38,18 @@ def fault(what: GivenTensorFill, operands: Operands) -> str | None:
     return None
 
 
-def oracle(what: GivenTensorFill, given: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+def oracle(what: GivenTensorFill, x: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
     """GivenTensorFill-1, whose shape is "the shape of filled tensor".
 
     Caffe2: an input's shape is that of the result, or its elements are with `input_as_shape`; `extra_shape` has "The
     additional dimensions appended at the end of the shape indicated by the input blob".
     """
-    if given is None:
+    if x is None:
         return np.array(what.values, np.float32).reshape(what.shape)
-    dims = given.astype(np.int64).ravel().tolist() if what.input_as_shape else given.shape
+    dims = x.astype(np.int64).ravel().tolist() if what.input_as_shape else x.shape
     if min(dims, default=0) < 0:
         raise ValueError(f"a tensor has no shape {dims}")
-    return np.array(what.values, given.dtype).reshape((*dims, *what.extra_shape))
+    return np.array(what.values, x.dtype).reshape((*dims, *what.extra_shape))
 
 
 def _given(what: GivenTensorFill, operands: Operands) -> Reason | None:

@@ -49,8 +49,8 @@ _NORMS = ("q_norm_epsilon", "k_norm_epsilon", "qk_norm_epsilon")
 
 
 def _lift(attributes: Mapping[str, Any]) -> GroupQueryAttention:
-    given = {name: value for name, value in attributes.items() if value is not None and name not in _NORMS}
-    return GroupQueryAttention(**given)
+    present = {name: value for name, value in attributes.items() if value is not None and name not in _NORMS}
+    return GroupQueryAttention(**present)
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ def oracle(what: ImageScaler, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _numbers(what: ImageScaler, operands: Operands) -> Mapping[str, Any]:
     scale = in_wide_type(scale=what.scale)(what, operands)
-    kind = onnx.helper.tensor_dtype_to_np_dtype(scale["within"])
-    bias = np.reshape(np.array(what.bias, kind), (-1, 1, 1))
+    numpy_type = onnx.helper.tensor_dtype_to_np_dtype(scale["within"])
+    bias = np.reshape(np.array(what.bias, numpy_type), (-1, 1, 1))
     return {**scale, "bias": Tensor(bias)}
 
 

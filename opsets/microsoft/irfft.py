@@ -45,10 +45,10 @@ def oracle(what: Irfft, x: Array) -> Array:
 def _unsupported(what: Irfft, operands: Operands) -> Reason | None:
     if reason := unsupported(what, operands, 1):
         return reason
-    given, parts = first(operands).dim(-2), first(operands).dim(-1)
+    count, parts = first(operands).dim(-2), first(operands).dim(-1)
     if isinstance(parts, int) and parts != 2:
         return Reason("its last axis has no real and imaginary part")
-    if isinstance(given, int) and given < 2:
+    if isinstance(count, int) and count < 2:
         return Reason("no signal has less than two numbers as half of its transform")
     return None
 

@@ -137,8 +137,8 @@ def _form(bias: bool, zeros: str, grouped: bool | None = False) -> Callable[[Mat
         points = operands[3]
         if points is not None and points.dtype is None:
             return Reason("the element type of zero_points is unknown", missing=True)
-        kind = "none" if points is None else "packed" if points.type == "tensor(uint8)" else "float"
-        return _known(what, operands) if kind == zeros else Reason("")
+        form = "none" if points is None else "packed" if points.type == "tensor(uint8)" else "float"
+        return _known(what, operands) if form == zeros else Reason("")
 
     return applies_if
 

@@ -139,8 +139,8 @@ def _has_none(what: MultiHeadAttention, kept: Array, queries: int, keys: int) ->
 
 
 def _lift(attributes: Mapping[str, Any]) -> MultiHeadAttention:
-    given = {name: value for name, value in attributes.items() if value is not None}
-    return MultiHeadAttention(**given)
+    present = {name: value for name, value in attributes.items() if value is not None}
+    return MultiHeadAttention(**present)
 
 
 def _known(what: MultiHeadAttention, operands: Operands) -> Reason | None:
@@ -205,7 +205,7 @@ def _stage(what: MultiHeadAttention, operands: Operands) -> str:
 
 def _biased(rank: int) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
     def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
-        if reason := _known(what, operands):
+        if (reason := _known(what, operands)) is not None:
             return reason
         return None if _stage(what, operands) == "bias" and (operands[1] or Facts()).rank == rank else Reason("")
 
@@ -246,14 +246,14 @@ def biased_queries(query, key, value, bias, mask, added, past_key, past_value, b
     return y, keys, values, products
 
 
-def _masked(kind: str, more: bool) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
+def _masked(form: str, more: bool) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
     def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
-        if reason := _known(what, operands):
+        if (reason := _known(what, operands)) is not None:
             return reason
         if _stage(what, operands) != "mask" or (operands[5] is not None) != more:
             return Reason("")
         found = form_of_mask(first(operands), operands[4] or Facts())
-        return found if isinstance(found, Reason) else None if found == kind else Reason("")
+        return found if isinstance(found, Reason) else None if found == form else Reason("")
 
     return applies_if
 
@@ -321,12 +321,12 @@ def pairs_and_numbers(query, key, value, bias, mask, added, past_key, past_value
     return y, keys, values, products
 
 
-def _listed(kind: str, past: bool) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
+def _listed(form: str, past: bool) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
     def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
         if (operands[6] is not None) != past:
             return Reason("")
         more = operands[5] is not None
-        return _masked(kind, more)(what, operands)
+        return _masked(form, more)(what, operands)
 
     return applies_if
 
@@ -380,7 +380,7 @@ def by_spans_after_a_past(
 
 
 def _sums(what: MultiHeadAttention, operands: Operands) -> Reason | None:
-    if reason := _known(what, operands):
+    if (reason := _known(what, operands)) is not None:
         return reason
     if _stage(what, operands) != "mask":
         return Reason("")
@@ -429,7 +429,7 @@ def by_any_after_a_past(query, key, value, bias, mask, added, past_key, past_val
 
 def _last(rank: int) -> Callable[[MultiHeadAttention, Operands], Reason | None]:
     def applies_if(what: MultiHeadAttention, operands: Operands) -> Reason | None:
-        if reason := _known(what, operands):
+        if (reason := _known(what, operands)) is not None:
             return reason
         stage = _stage(what, operands)
         return None if stage == ("heads" if rank == 4 else "") else Reason("")

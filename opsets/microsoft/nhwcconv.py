@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.operators.convinteger import by_channel, sums
+from opshift.opsets.families.convolutions import Convolution, by_channel, conv_attributes, sums
 from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.lowering import Reason, lowering, op
@@ -19,19 +19,10 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 Array = np.ndarray[Any, Any]
 
-_FIELDS = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-
 
 @dataclass(frozen=True)
-class NhwcConv:
+class NhwcConv(Convolution):
     """The attributes of Conv."""
-
-    auto_pad: str = "NOTSET"
-    dilations: tuple[int, ...] | None = None
-    group: int = 1
-    kernel_shape: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
 
 
 def _lift(attributes: Mapping[str, Any]) -> NhwcConv:
@@ -63,10 +54,7 @@ def _ranked(what: NhwcConv, operands: Operands) -> Reason | None:
 
 def _bind(what: NhwcConv, operands: Operands) -> Mapping[str, Any]:
     rank = first(operands).rank or 0
-    fields = {name: getattr(what, name) for name in _FIELDS}
-    if what.auto_pad != "NOTSET":
-        fields["pads"] = None
-    return {**fields, "into": (0, rank - 1, *range(1, rank - 1)), "back": (0, *range(2, rank), 1)}
+    return {**conv_attributes(what), "into": (0, rank - 1, *range(1, rank - 1)), "back": (0, *range(2, rank), 1)}
 
 
 @lowering(18, applies_if=_ranked, bind=_bind, rounds=True)

@@ -53,8 +53,8 @@ def _ranked(what: NhwcMaxPool, operands: Operands) -> Reason | None:
 def _orders(what: NhwcMaxPool, operands: Operands) -> Mapping[str, Any]:
     rank = first(operands).rank or 0
     into, back = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
-    given = {name: None if value == () else value for name, value in _fields(what).items()}
-    return {**given, "into": into, "back": back}
+    fields = {name: None if value == () else value for name, value in _fields(what).items()}
+    return {**fields, "into": into, "back": back}
 
 
 @lowering(13, applies_if=_ranked, bind=_orders)

@@ -66,8 +66,8 @@ def _of(last: bool) -> Callable[[QLinearAveragePool, Operands], Reason | None]:
 
 
 def _bind(what: QLinearAveragePool, operands: Operands) -> Mapping[str, Any]:
-    given = {name: None if value == () else value for name, value in _fields(what).items()}
-    return {**given, "pads": None if what.auto_pad != "NOTSET" else given["pads"]}
+    fields = {name: None if value == () else value for name, value in _fields(what).items()}
+    return {**fields, "pads": None if what.auto_pad != "NOTSET" else fields["pads"]}
 
 
 def _orders(what: QLinearAveragePool, operands: Operands) -> Mapping[str, Any]:

@@ -58,8 +58,8 @@ def added(*places: int) -> Callable[[Sequence[Any]], Any]:
     """Return what adds up some inputs, but for those left out."""
 
     def data(inputs: Sequence[Any]) -> Any:
-        given = [inputs[place] for place in places if place < len(inputs) and inputs[place] is not None]
-        return functools.reduce(np.add, given)
+        present = [inputs[place] for place in places if place < len(inputs) and inputs[place] is not None]
+        return functools.reduce(np.add, present)
 
     return data
 

@@ -11,8 +11,9 @@ import numpy as np
 from onnx import helper
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.registry.facts import Tensor
-from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import ML, Operands, Operator, Version
 from opshift.opsets.registry.traits import Flow, Trait, Traits
 
@@ -29,10 +30,6 @@ def oracle(what: Binarizer, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray(x > what.threshold).astype(x.dtype)
 
 
-def _typed(what: Binarizer, operands: Operands) -> Reason | None:
-    return None if first(operands).dtype else Reason("the element type is unknown", missing=True)
-
-
 def _bound(what: Binarizer, operands: Operands) -> Mapping[str, Any]:
     """Bind the threshold in the type of the elements: above a fraction is above the next integer below it."""
     dtype = helper.tensor_dtype_to_np_dtype(first(operands).dtype or 0)
@@ -43,7 +40,7 @@ def _bound(what: Binarizer, operands: Operands) -> Mapping[str, Any]:
     return {"threshold": Tensor(np.asarray(least, dtype)), "to": first(operands).dtype}
 
 
-@lowering(18, applies_if=_typed, bind=_bound)
+@lowering(18, applies_if=dtype_known, bind=_bound)
 def compared(x, threshold: Sequence[int], to: int):
     """Compare with the threshold."""
     return op.Cast(op.Greater(x, threshold), to=to)

@@ -51,13 +51,13 @@ def _lift_classes(attributes: Mapping[str, Any]) -> LabelEncoder:
 
 def _listed(attributes: Mapping[str, Any], what: str) -> tuple[Tensor, str]:
     """Return the keys or the values, and their type; a tensor is of the type that it has."""
-    given = attributes.get(f"{what}_tensor")
-    if given is not None:
-        return Tensor(given.array.reshape(-1)), "tensor"
-    for kind, dtype in _TYPES.items():
-        values = attributes.get(f"{what}_{kind}s")
+    tensor = attributes.get(f"{what}_tensor")
+    if tensor is not None:
+        return Tensor(tensor.array.reshape(-1)), "tensor"
+    for suffix, dtype in _TYPES.items():
+        values = attributes.get(f"{what}_{suffix}s")
         if values is not None:
-            return _vector(values, dtype), kind
+            return _vector(values, dtype), suffix
     return _NONE, "int64"
 
 
@@ -65,9 +65,9 @@ def _lift(attributes: Mapping[str, Any]) -> LabelEncoder:
     keys, _ = _listed(attributes, "keys")
     values, _ = _listed(attributes, "values")
     dtype = values.array.dtype
-    given = attributes.get("default_tensor")
-    if given is not None:
-        default: Any = given.array.reshape(())
+    tensor = attributes.get("default_tensor")
+    if tensor is not None:
+        default: Any = tensor.array.reshape(())
     elif dtype.kind == "O":
         default = np.array(attributes["default_string"], object)
     else:

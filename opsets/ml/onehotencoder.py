@@ -40,10 +40,10 @@ def oracle(what: OneHotEncoder, x: Array) -> Array:
 
 def fault(what: OneHotEncoder, operands: Operands) -> str | None:
     """Return what is wrong with the categories."""
-    given = what.cats_int64s or what.cats_strings
+    categories = what.cats_int64s or what.cats_strings
     if bool(what.cats_int64s) == bool(what.cats_strings):
         return "it has cats_int64s and cats_strings, or neither"
-    return None if len(set(given)) == len(given) else "a category is listed twice"
+    return None if len(set(categories)) == len(categories) else "a category is listed twice"
 
 
 def _of(strings: bool) -> Callable[[OneHotEncoder, Operands], Reason | None]:

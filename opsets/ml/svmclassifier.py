@@ -151,10 +151,10 @@ def _known(what: SVMClassifier, operands: Operands) -> Reason | None:
     return matrix(operands)
 
 
-def _form(kind: str) -> Callable[[SVMClassifier, Operands], Reason | None]:
+def _form(form: str) -> Callable[[SVMClassifier, Operands], Reason | None]:
     def applies_if(what: SVMClassifier, operands: Operands) -> Reason | None:
         own = "pairs" if what.in_pairs else "two" if len(what.labels) == 2 else "classes"
-        return _known(what, operands) if own == kind else Reason("")
+        return _known(what, operands) if own == form else Reason("")
 
     return applies_if
 

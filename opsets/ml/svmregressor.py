@@ -55,10 +55,10 @@ class SVMRegressor:
         return np.asarray(self.coefficients if self.n_supports else (1,), np.float32)[:, None]
 
 
-def kernel_of(kind: str, parameters: Sequence[float]) -> supportkernel.SupportKernel:
+def kernel_of(form: str, parameters: Sequence[float]) -> supportkernel.SupportKernel:
     """Return a kernel function with the parameters that are listed: gamma, coef0 and degree."""
     gamma, coef0, degree = (*parameters, 0.0, 0.0, 0.0)[:3]
-    return supportkernel.SupportKernel(kind, gamma, coef0, degree)
+    return supportkernel.SupportKernel(form, gamma, coef0, degree)
 
 
 def oracle(what: SVMRegressor, x: Array) -> Array:

@@ -153,8 +153,8 @@ def _lift(names: Sequence[str]) -> Callable[[Mapping[str, Any]], TreeEnsemble]:
     def lift(attributes: Mapping[str, Any]) -> TreeEnsemble:
         number = attributes["post_transform"]
         function = names[number] if 0 <= number < len(names) else str(number)
-        given = {name: value for name, value in attributes.items() if value is not None}
-        return TreeEnsemble(**{**given, "post_transform": function})
+        present = {name: value for name, value in attributes.items() if value is not None}
+        return TreeEnsemble(**{**present, "post_transform": function})
 
     return lift
 

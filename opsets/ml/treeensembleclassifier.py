@@ -12,6 +12,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families import trees
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.ml import forest, scores
 from opshift.opsets.ml.linearregressor import matrix, rows_count
 from opshift.opsets.ml.treeensembleregressor import always, compared_in, fields
@@ -84,13 +85,13 @@ def decided(what: TreeEnsembleClassifier, dtype: Any) -> Decided | Reason:
         ValueError: the lists do not fit.
     """
     flat, width = what.flat(dtype), len(what.labels)
-    rows, given = trees.columns(what.listed_scores, width, dtype, np.add, 0.0)
+    rows, present = trees.columns(what.listed_scores, width, dtype, np.add, 0.0)
     more = np.zeros((len(flat.decisions) - len(rows), width))
     weights = np.concatenate([rows, more.astype(dtype)])
     roots = Tensor(np.array(what.roots, np.int64))
     depth = flat.depth(what.roots)
     grown = forest.Forest(**flat.arrays(), roots=roots, weights=Tensor(weights), depth=depth, aggregate="SUM")
-    listed = np.concatenate([given, more.astype(bool)])
+    listed = np.concatenate([present, more.astype(bool)])
     everywhere, somewhere = always(grown, listed), np.asarray(listed.any(axis=0))
     if not (everywhere == somewhere).all():
         return Reason("a class has weights at some of the leaves alone")
@@ -178,8 +179,8 @@ def fault(what: TreeEnsembleClassifier, operands: Operands) -> str | None:
 
 def _form(several: bool) -> Callable[[TreeEnsembleClassifier, Operands], Reason | None]:
     def applies_if(what: TreeEnsembleClassifier, operands: Operands) -> Reason | None:
-        if first(operands).dtype is None:
-            return Reason("the element type is unknown", missing=True)
+        if reason := dtype_known(what, operands):
+            return reason
         if reason := matrix(operands):
             return reason
         found = decided(what, compared_in(first(operands).dtype))

@@ -12,6 +12,7 @@ from onnx import TensorProto
 
 from opshift.opsets.families import trees
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.ml import forest, scores
 from opshift.opsets.ml.linearregressor import matrix, rows_count
 from opshift.opsets.registry.facts import Dim, Tensor
@@ -65,17 +66,17 @@ def grown(
     dtype: Any,
 ) -> tuple[forest.Forest, Array]:
     """Return trees with the weights that are listed for their nodes, and which nodes have a weight of which target."""
-    kind = "SUM" if aggregate == "AVERAGE" else aggregate
-    combine: Callable[[Any, Any], Any] = {"SUM": np.add, "MIN": np.minimum, "MAX": np.maximum}[kind]
-    none = {"SUM": 0.0, "MIN": np.inf, "MAX": -np.inf}[kind] if count > 1 else 0.0
-    rows, given = trees.columns(listed, count, dtype, combine, none)
+    combination = "SUM" if aggregate == "AVERAGE" else aggregate
+    combine: Callable[[Any, Any], Any] = {"SUM": np.add, "MIN": np.minimum, "MAX": np.maximum}[combination]
+    none = {"SUM": 0.0, "MIN": np.inf, "MAX": -np.inf}[combination] if count > 1 else 0.0
+    rows, present = trees.columns(listed, count, dtype, combine, none)
     more = len(flat.decisions) - len(rows)
     weights = np.concatenate([rows, np.zeros((more, count), dtype)])
     places = Tensor(np.array(roots, np.int64))
     made = forest.Forest(
-        **flat.arrays(), roots=places, weights=Tensor(weights), depth=flat.depth(roots), aggregate=kind
+        **flat.arrays(), roots=places, weights=Tensor(weights), depth=flat.depth(roots), aggregate=combination
     )
-    return made, np.concatenate([given, np.zeros((more, count), bool)])
+    return made, np.concatenate([present, np.zeros((more, count), bool)])
 
 
 SUMS = (Trait.SUMS, Trait.COMPOSED, Trait.ADDS_ONE)
@@ -87,9 +88,9 @@ def compared_in(dtype: int | None) -> Any:
     return np.float64 if dtype == TensorProto.DOUBLE else np.float32
 
 
-def always(what: forest.Forest, given: Array) -> Array:
+def always(what: forest.Forest, present: Array) -> Array:
     """Return of each target whether some tree has a weight of it at each of its leaves."""
-    found = np.zeros(given.shape[1], bool)
+    found = np.zeros(present.shape[1], bool)
     for root in what.roots.array.tolist():
         leaves, stack = [], [root]
         while stack:
@@ -98,7 +99,7 @@ def always(what: forest.Forest, given: Array) -> Array:
                 leaves.append(node)
             else:
                 stack += {int(what.yes.array[node]), int(what.no.array[node])}
-        found |= given[leaves].all(axis=0)
+        found |= present[leaves].all(axis=0)
     return found
 
 
@@ -113,24 +114,24 @@ def computed(what: Any, x: Array) -> Array:
     A target that no leaf on the way has a weight of is 0 in onnxruntime (1.32.0), without its base value.
     """
     dtype = np.float64 if x.dtype == np.float64 else np.float32
-    made, given = what.forest(dtype)
+    made, present = what.forest(dtype)
     rows = x.astype(dtype).reshape(-1, x.shape[-1])
     y = forest.oracle(made, rows).astype(np.float64)
     if what.aggregate == "AVERAGE":
         y = y / made.roots.size
     y = y + np.asarray(what.base or 0.0)
     if what.n_targets > 1:
-        y = np.where(_hits(made, given, rows), y, 0)
+        y = np.where(_hits(made, present, rows), y, 0)
     if what.function == "NONE":
         return np.asarray(y)
     return np.asarray(scores.FUNCTIONS[what.function](y.astype(np.float32).astype(np.float64))).astype(np.float32)
 
 
-def _hits(what: forest.Forest, given: Array, rows: Array) -> Array:
+def _hits(what: forest.Forest, present: Array, rows: Array) -> Array:
     """Return which targets the leaves that each row reaches have weights of."""
     counted = forest.Forest(
         what.features, what.thresholds, what.yes, what.no, what.missing, what.roots,
-        Tensor(given.astype(np.float32)), what.depth, "MAX",
+        Tensor(present.astype(np.float32)), what.depth, "MAX",
     )  # fmt: skip
     return np.asarray(forest.oracle(counted, rows) > 0)
 
@@ -152,8 +153,8 @@ def fault(what: TreeEnsembleRegressor, operands: Operands) -> str | None:
 
 def _form(whole: bool) -> Callable[[Any, Operands], Reason | None]:
     def applies_if(what: Any, operands: Operands) -> Reason | None:
-        if first(operands).dtype is None:
-            return Reason("the element type is unknown", missing=True)
+        if reason := dtype_known(what, operands):
+            return reason
         if reason := matrix(operands):
             return reason
         made, listed = what.forest(compared_in(first(operands).dtype))
@@ -185,8 +186,8 @@ def fields(what: forest.Forest) -> dict[str, Any]:
 
 
 def _hidden(what: Any, operands: Operands) -> Mapping[str, Any]:
-    made, given = what.forest(compared_in(first(operands).dtype))
-    return {**_bound(what, operands), "given": Tensor(given.astype(made.weights.array.dtype))}
+    made, present = what.forest(compared_in(first(operands).dtype))
+    return {**_bound(what, operands), "given": Tensor(present.astype(made.weights.array.dtype))}
 
 
 @lowering(18, applies_if=_form(True), bind=_bound, rounds=True, makes_floats=True)

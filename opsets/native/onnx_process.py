@@ -16,16 +16,15 @@ import importlib.machinery
 import importlib.util
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from opshift.opsets.native import sandbox
-from opshift.opsets.native.onnx_worker import ProtocolError, read, write
+from opshift.opsets.native.channel import LostError
+from opshift.opsets.native.child import Child
 
 if TYPE_CHECKING:
     import onnx
@@ -64,7 +63,7 @@ class _Losses:
     """The seconds that calls for one model have lost, and the requests that ended a child."""
 
     seconds: float = 0.0
-    fatal: dict[tuple[bytes, ...], str] = field(default_factory=dict)
+    fatal: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
     def left(self) -> float:
         """Return the seconds that the next call may lose."""
@@ -110,12 +109,12 @@ def check_model(model: bytes) -> None:
     Raises:
         Exception: onnx.checker.ValidationError, any other C++ exception, or OnnxDiedError.
     """
-    _call(b"check_model", model)
+    _call("check_model", model)
 
 
 def check_attribute(attribute: onnx.AttributeProto, ir_version: int, opset: int) -> None:
     """Check a single attribute as onnx.checker.check_attribute does."""
-    _call(b"check_attribute", attribute.SerializeToString(), _number(ir_version), _number(opset))
+    _call("check_attribute", attribute.SerializeToString(), ir_version, opset)
 
 
 def infer_shapes(
@@ -124,8 +123,7 @@ def infer_shapes(
     """Return a copy of a model with the types that onnx.shape_inference.infer_shapes infers."""
     import onnx
 
-    flags = map(_number, (check_type, strict_mode, data_prop))
-    (inferred,) = _call(b"infer_shapes", model.SerializeToString(), *flags)
+    inferred = _call("infer_shapes", model.SerializeToString(), check_type, strict_mode, data_prop)
     return _parsed(onnx.ModelProto, inferred)
 
 
@@ -140,20 +138,18 @@ def infer_node(
 
     if not _is_known(schema):
         return dict(onnx.shape_inference.infer_node_outputs(schema.raw, node, dict(types), dict(data)))
-    given: list[tuple[str, Message]] = [*types.items(), *data.items()]
-    pairs = [part for key, value in given for part in (key.encode(), value.SerializeToString())]
-    raw = schema.raw
-    head = (raw.name.encode(), raw.domain.encode(), _number(raw.since_version))
-    found = _call(b"infer_node", *head, _number(onnx.IR_VERSION), _number(len(types)), node.SerializeToString(), *pairs)
-    return {key.decode(): onnx.TypeProto.FromString(value) for key, value in zip(found[::2], found[1::2], strict=True)}
+    serialized = (tuple((name, value.SerializeToString()) for name, value in known.items()) for known in (types, data))
+    key = schema.raw.name, schema.raw.since_version, schema.raw.domain
+    found = _call("infer_node", key, onnx.IR_VERSION, node.SerializeToString(), *serialized)
+    return {name: onnx.TypeProto.FromString(value) for name, value in found.items()}
 
 
 def function_body(schema: Schema, opset: int, node: bytes, types: Sequence[bytes]) -> onnx.FunctionProto:
     """Return the function body of a default-domain operator at an opset, for a node with inputs of these types."""
     import onnx
 
-    raw = schema.raw
-    (body,) = _call(b"function_body", raw.name.encode(), _number(raw.since_version), _number(opset), node, *types)
+    key = schema.raw.name, schema.raw.since_version, ""
+    body = _call("function_body", key, opset, node, tuple(types))
     return _parsed(onnx.FunctionProto, body)
 
 
@@ -161,34 +157,29 @@ def parse_model(text: str) -> onnx.ModelProto:
     """Parse ONNX text as onnx.parser.parse_model does."""
     import onnx.parser
 
-    parsed, complaint, model = _call(b"parse_model", text.encode())
-    if not int(parsed):
-        raise onnx.parser.ParseError(complaint)
+    parsed, error, model = _call("parse_model", text)
+    if not parsed:
+        raise onnx.parser.ParseError(error)
     return _parsed(onnx.ModelProto, model)
 
 
 def to_text(model: onnx.ModelProto) -> str:
     """Return a model as ONNX text, as onnx.printer.to_text does."""
-    (text,) = _call(b"to_text", model.SerializeToString())
-    return text.decode()
+    text: str = _call("to_text", model.SerializeToString())
+    return text
 
 
 def inline(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of a model whose functions are inlined, as onnx.inliner.inline_local_functions does."""
     import onnx
 
-    (inlined,) = _call(b"inline", model.SerializeToString())
-    return _parsed(onnx.ModelProto, inlined)
+    return _parsed(onnx.ModelProto, _call("inline", model.SerializeToString()))
 
 
-def _parsed(kind: type[Parsed], data: bytes) -> Parsed:
-    made: Parsed = kind()
+def _parsed(message_type: type[Parsed], data: bytes) -> Parsed:
+    made: Parsed = message_type()
     made.ParseFromString(data)
     return made
-
-
-def _number(value: int) -> bytes:
-    return b"%d" % value
 
 
 def _is_known(schema: Schema) -> bool:
@@ -199,45 +190,31 @@ def _is_known(schema: Schema) -> bool:
 # --- children ---------------------------------------------------------------------------------------------------------
 
 
-class _Child:
+class _Child(Child):
+    """A child process with its owner: a forked process has no child yet."""
+
     def __init__(self) -> None:
         program, *modules = (
             str(Path(__file__).parent.parent / f"{name}.py")
-            for name in ("native/onnx_worker", "registry/own_schemas", "native/sandbox")
+            for name in ("native/onnx_worker", "registry/own_schemas", "native/sandbox", "native/channel")
         )
         try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", program, _library(), *modules],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=sandbox.environment(os.environ),
-            )
+            # Without site-packages, and without a sitecustomize.py, Python starts sooner.
+            arguments = "-I", "-S", program, _library(), *modules
+            super().__init__(*arguments, environment=sandbox.environment(os.environ), classes=frozenset())
         except OSError as error:
             raise NoProcessError(f"No child process can be started to check models in: {error}.") from error
         self.owner = os.getpid()
 
     @property
     def usable(self) -> bool:
-        """Whether it is alive, and was started by this process: a forked process has no child yet."""
+        """Whether it is alive, and was started by this process."""
         return self.owner == os.getpid() and self.process.poll() is None
-
-    def ask(self, request: Sequence[bytes]) -> list[bytes]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        write(self.process.stdin, request)  # type: ignore[arg-type]
-        return read(self.process.stdout)  # type: ignore[arg-type]
 
     def end(self, patience: float = 0) -> int:
         """Return its exit status; after `patience` seconds it is killed."""
-        try:
-            status = self.process.wait(patience)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            status = self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError):
-                stream.close()  # type: ignore[union-attr]
+        status = self.wait(patience)
+        self.close()
         return status
 
 
@@ -273,11 +250,12 @@ def _free() -> _Child:
             return child
 
 
-_CHECKS = frozenset({b"check_model", b"check_attribute"})
+_CHECKS = frozenset({"check_model", "check_attribute"})
 
 
-def _call(name: bytes, *arguments: bytes) -> Sequence[bytes]:
-    size = sum(map(len, arguments))
+def _call(name: str, *arguments: Any) -> Any:
+    """Return the result of a call of onnx_worker.py; the arguments are hashable."""
+    size = _size(arguments)
     limits = _current_limits()
     losses = None if name in _CHECKS else limits.losses
     allowed, usual = _SECONDS, _USUAL + size / _BYTES_PER_SECOND
@@ -291,41 +269,50 @@ def _call(name: bytes, *arguments: bytes) -> Sequence[bytes]:
     if limits.seconds is not None and name not in _CHECKS:
         seconds = min(seconds, limits.seconds)
     memory = max(_MEMORY, _COPIES * size) if limits.memory is None else limits.memory
-    ask = _remembered if size <= _SMALL else _call_child
+    call = _remembered if size <= _SMALL else _call_child
     begin = time.monotonic()
-    outcome, *answer = ask(seconds, memory, name, *arguments)
+    outcome, answer = call(seconds, memory, name, *arguments)
     taken = time.monotonic() - begin
     if losses is not None:
         losses.seconds += taken + _START if outcome == _DIED else max(0.0, taken - usual)
     if outcome == _DIED:
         if losses is not None and size <= _SMALL:
-            losses.fatal[(name, *arguments)] = answer[0].decode()
-        raise OnnxDiedError(answer[0].decode())
-    if outcome == b"MemoryError":
+            losses.fatal[(name, *arguments)] = answer
+        raise OnnxDiedError(answer)
+    if outcome == "MemoryError":
         raise OnnxDiedError(f"onnx needs more than {memory} bytes of memory for it")
-    if outcome != b"done":
-        raise _error(outcome.decode(), answer[0].decode("utf-8", "replace"))
+    if outcome != "done":
+        raise _error(outcome, answer)
     return answer
+
+
+def _size(arguments: Any) -> int:
+    """Return the total length of the bytes and strings in nested tuples."""
+    if isinstance(arguments, tuple):
+        return sum(map(_size, arguments))
+    return len(arguments) if isinstance(arguments, bytes | str) else 0
 
 
 _SMALL = 4096
 """The maximum request size in bytes for cached answers: planning infers equal nodes many times."""
 
-_DIED = b"died"
+_DIED = "died"
 
 
-def _call_child(seconds: float, memory: int, name: bytes, *arguments: bytes) -> Sequence[bytes]:
-    """Return the status and the results of a call."""
+def _call_child(seconds: float, memory: int, name: str, *arguments: Any) -> tuple[str, Any]:
+    """Return the outcome of a call, and its result or the reason why there is none."""
     child = _free()
     try:
-        answer = child.ask((repr(seconds).encode(), _number(memory), name, *arguments))
-    except (OSError, EOFError, ProtocolError):
-        return _DIED, _death(child.end(_PATIENCE), seconds).encode()
+        child.send((seconds, memory))
+        child.send((name, *arguments))
+        outcome, value = child.receive()
+    except (OSError, LostError):
+        return _DIED, _death(child.end(_PATIENCE), seconds)
     except BaseException:  # interrupted: nothing else can use the child's remaining answer
         child.end()
         raise
     _idle.append(child)
-    return answer
+    return outcome, value
 
 
 _remembered = functools.lru_cache(4096)(_call_child)
@@ -341,8 +328,11 @@ def _error(name: str, text: str) -> Exception:
         "ValidationError": onnx.checker.ValidationError,
         "SchemaError": onnx.defs.SchemaError,
     }
-    kind = own.get(name) or getattr(builtins, name, RuntimeError)
-    return kind(text) if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError(text)
+    error_type = own.get(name) or getattr(builtins, name, RuntimeError)
+    if isinstance(error_type, type) and issubclass(error_type, Exception):
+        with contextlib.suppress(TypeError):  # a UnicodeError has more arguments
+            return error_type(text)
+    return RuntimeError(text)
 
 
 def _death(status: int, seconds: float) -> str:

@@ -1,8 +1,8 @@
 """Run onnx's C++ code in a child process, as its main program: a crash there does not end opshift.
 
-It reads requests from standard input and writes answers to standard output until the input is closed. Both are lists
-of byte strings (`read`, `write`). It runs as a script, without site-packages, and loads the extension module of onnx by
-its path: the packages onnx and numpy are not imported, so that it starts in a few hundredths of a second.
+It answers requests until its input is closed (channel.py). It runs as a script, without site-packages, and loads the
+extension module of onnx by its path: the packages onnx and numpy are not imported, so that it starts in a few
+hundredths of a second.
 """
 
 from __future__ import annotations
@@ -11,63 +11,23 @@ import faulthandler
 import importlib.machinery
 import importlib.util
 import signal
-import struct
 import sys
 
 TYPE_CHECKING = False  # importing typing takes as long as importing onnx
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, BinaryIO
+    from typing import Any
 
-MOST_BYTES = 2**31
-"""The maximum size of an answer in bytes: no protobuf is larger."""
-
-
-class ProtocolError(Exception):
-    """The received bytes are not a message."""
-
-
-def write(stream: BinaryIO, fields: Sequence[bytes]) -> None:
-    """Write a message."""
-    lengths = [len(field) for field in fields]
-    head = struct.pack(f"<I{len(fields)}Q", len(fields), *lengths)
-    if sum(lengths) < 2**16:
-        stream.write(b"".join((head, *fields)))
-    else:
-        stream.write(head)
-        for field in fields:
-            stream.write(field)
-    stream.flush()
-
-
-def read(stream: BinaryIO) -> list[bytes]:
-    """Read a message.
-
-    Raises:
-        EOFError: the stream ends before or inside the message.
-        ProtocolError: it is larger than any message.
-    """
-    (count,) = struct.unpack("<I", _exactly(stream, 4))
-    if count > 2**20:
-        raise ProtocolError
-    lengths = struct.unpack(f"<{count}Q", _exactly(stream, 8 * count))
-    if sum(lengths) > MOST_BYTES:
-        raise ProtocolError
-    return [_exactly(stream, length) for length in lengths]
-
-
-def _exactly(stream: BinaryIO, length: int) -> bytes:
-    data = stream.read(length) if length else b""
-    if len(data) < length:
-        raise EOFError
-    return data
+    Key = tuple[str, int, str]
+    """The name, since_version and domain of a schema."""
+    Pairs = Sequence[tuple[str, bytes]]
 
 
 def _loaded(name: str, path: str) -> Any:
     """Load a module from a file, independently of the module search path."""
     extension = path.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
-    kind: Any = importlib.machinery.ExtensionFileLoader if extension else importlib.machinery.SourceFileLoader
-    spec = importlib.util.spec_from_file_location(name, path, loader=kind(name, path))
+    loader: Any = importlib.machinery.ExtensionFileLoader if extension else importlib.machinery.SourceFileLoader
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader(name, path))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -82,67 +42,56 @@ class Calls:
         """Store the module."""
         self._onnx = onnx
 
-    def check_model(self, model: bytes) -> list[bytes]:
-        """Check a model; return an empty list."""
+    def check_model(self, model: bytes) -> None:
+        """Check a model."""
         self._onnx.checker.check_model(model, False, False, False)
-        return []
 
-    def check_attribute(self, attribute: bytes, ir_version: bytes, opset: bytes) -> list[bytes]:
+    def check_attribute(self, attribute: bytes, ir_version: int, opset: int) -> None:
         """Check a single attribute."""
         context = self._onnx.checker.CheckerContext()
-        context.ir_version, context.opset_imports = int(ir_version), {"": int(opset)}
+        context.ir_version, context.opset_imports = ir_version, {"": opset}
         self._onnx.checker.check_attribute(attribute, context, self._onnx.checker.LexicalScopeContext())
-        return []
 
-    def infer_shapes(self, model: bytes, check_type: bytes, strict: bytes, data_prop: bytes) -> list[bytes]:
+    def infer_shapes(self, model: bytes, check_type: bool, strict: bool, data_prop: bool) -> bytes:
         """Return a model with inferred types."""
-        flags = (bool(int(flag)) for flag in (check_type, strict, data_prop))
-        return [self._onnx.shape_inference.infer_shapes(model, *flags)]
+        inferred: bytes = self._onnx.shape_inference.infer_shapes(model, check_type, strict, data_prop)
+        return inferred
 
-    def infer_node(self, name: bytes, domain: bytes, version: bytes, *rest: bytes) -> list[bytes]:
-        """Return the types of a node's outputs, alternating names and types."""
-        ir_version, typed, node, *pairs = rest
-        types, data = pairs[: 2 * int(typed)], pairs[2 * int(typed) :]
-        found = self._schema(name, domain, version)._infer_node_outputs(
-            node, _mapping(types), _mapping(data), {}, {}, int(ir_version)
-        )
-        return [part for key, value in found.items() for part in (key.encode(), value)]
+    def infer_node(self, key: Key, ir_version: int, node: bytes, types: Pairs, data: Pairs) -> dict[str, bytes]:
+        """Return the types of a node's outputs by name."""
+        schema = self._onnx.defs.get_schema(*key)
+        return dict(schema._infer_node_outputs(node, dict(types), dict(data), {}, {}, ir_version))
 
-    def function_body(self, name: bytes, version: bytes, opset: bytes, node: bytes, *types: bytes) -> list[bytes]:
+    def function_body(self, key: Key, opset: int, node: bytes, types: Sequence[bytes]) -> bytes:
         """Return the function body of an operator, which may depend on the node."""
-        schema = self._schema(name, b"", version)
-        return [schema.get_context_dependent_function_with_opset_version(int(opset), node, list(types))]
+        schema = self._onnx.defs.get_schema(*key)
+        body: bytes = schema.get_context_dependent_function_with_opset_version(opset, node, list(types))
+        return body
 
-    def parse_model(self, text: bytes) -> list[bytes]:
+    def parse_model(self, text: str) -> tuple[bool, bytes, bytes]:
         """Return whether a text is a model, the error, and the model."""
-        parsed, complaint, model = self._onnx.parser.parse_model(text.decode())
-        message = complaint if isinstance(complaint, bytes) else complaint.encode("utf-8", "replace")
-        return [str(int(parsed)).encode(), message, model]
+        parsed, error, model = self._onnx.parser.parse_model(text)
+        return bool(parsed), error if isinstance(error, bytes) else error.encode("utf-8", "replace"), model
 
-    def to_text(self, model: bytes) -> list[bytes]:
+    def to_text(self, model: bytes) -> str:
         """Return a model as text."""
         text = self._onnx.printer.model_to_text(model)
-        return [text if isinstance(text, bytes) else text.encode()]
+        return text.decode() if isinstance(text, bytes) else str(text)
 
-    def inline(self, model: bytes) -> list[bytes]:
+    def inline(self, model: bytes) -> bytes:
         """Return a model with inlined functions."""
-        return [self._onnx.inliner.inline_local_functions(model, False)]
-
-    def _schema(self, name: bytes, domain: bytes, version: bytes) -> Any:
-        return self._onnx.defs.get_schema(name.decode(), int(version), domain.decode())
+        inlined: bytes = self._onnx.inliner.inline_local_functions(model, False)
+        return inlined
 
 
-def _mapping(pairs: Sequence[bytes]) -> dict[str, bytes]:
-    return {key.decode(): value for key, value in zip(pairs[::2], pairs[1::2], strict=True)}
-
-
-def _answer(call: Callable[..., list[bytes]], arguments: Sequence[bytes]) -> list[bytes]:
+def _answer(call: Callable[..., Any], arguments: Sequence[Any]) -> tuple[str, Any]:
+    """Return `done` with the result, or the name of an exception with its text."""
     try:
-        return [b"done", *call(*arguments)]
+        return "done", call(*arguments)
     except MemoryError:
-        return [b"MemoryError", b""]
+        return "MemoryError", ""
     except Exception as error:  # any C++ exception
-        return [type(error).__name__.encode(), str(error).encode("utf-8", "replace")]
+        return type(error).__name__, str(error).encode("utf-8", "replace").decode()
 
 
 def _end_in(seconds: float) -> None:
@@ -155,13 +104,13 @@ def _end_in(seconds: float) -> None:
         faulthandler.cancel_dump_traceback_later()
 
 
-def main(library: str, own_schemas: str, limits: str) -> None:
-    """Answer requests: seconds and bytes of memory that a call may take, its name, and its arguments.
+def main(library: str, own_schemas: str, limits: str, messages: str, mark: str) -> None:
+    """Answer requests, which are two messages: seconds and bytes of memory of the call, then its name and arguments.
 
-    The paths are those of onnx's extension module, of own_schemas.py and of sandbox.py.
+    The paths are those of onnx's extension module, own_schemas.py, sandbox.py and channel.py.
     """
-    sandbox = _loaded("sandbox", limits)
-    requests, answers = sandbox.streams()
+    sandbox, protocol = _loaded("sandbox", limits), _loaded("channel", messages)
+    channel = protocol.Channel(*sandbox.streams(mark))
     sandbox.prefer_for_oom_kill()
     onnx = _loaded("onnx.onnx_cpp2py_export", library)
     for schema in _loaded("own_schemas", own_schemas).schemas(onnx.defs):
@@ -173,16 +122,17 @@ def main(library: str, own_schemas: str, limits: str) -> None:
     memory = 0
     while True:
         try:
-            seconds, most, name, *arguments = read(requests)
-        except (EOFError, ProtocolError):
+            seconds, most = channel.receive()
+            if memory != most:
+                sandbox.limit("RLIMIT_DATA", memory := most, forever=False)
+            name, *arguments = channel.receive()
+        except protocol.LostError:
             return
-        if memory != int(most):
-            sandbox.limit("RLIMIT_DATA", memory := int(most), forever=False)
-        _end_in(float(seconds))
-        answer = _answer(getattr(calls, name.decode()), arguments)
+        _end_in(seconds)
+        answer = _answer(getattr(calls, name), arguments)
         _end_in(0)
         del arguments
-        write(answers, answer)
+        channel.send(answer)
 
 
 if __name__ == "__main__":

@@ -42,10 +42,11 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     return {**kept, TELEMETRY: "1"}
 
 
-def streams() -> tuple[BinaryIO, BinaryIO]:
+def streams(mark: str) -> tuple[BinaryIO, BinaryIO]:
     """Return standard input and output under other numbers, so that nothing else reads requests or prints answers.
 
-    Ctrl-C is ignored: it reaches opshift, which ends this process. A crash leaves no core file.
+    The line `mark` is written before the first answer. Ctrl-C is ignored: it reaches opshift, which ends this process.
+    A crash leaves no core file.
     """
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -53,6 +54,8 @@ def streams() -> tuple[BinaryIO, BinaryIO]:
     os.dup2(nothing, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     limit("RLIMIT_CORE", 0)
+    answers.write(b"\n" + mark.encode() + b"\n")
+    answers.flush()
     return requests, answers
 
 

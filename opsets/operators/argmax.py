@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from opshift.opsets.families.axes import END, axis_fault, axis_not_negative, first, one_axis, rank_known, rank_unknown
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.families.merged_axes import along_axis
 from opshift.opsets.families.rows import ranked_axes
 from opshift.opsets.registry import value_ranges
@@ -246,8 +247,8 @@ def mirrored(data, axis: int, end: int, axes: Sequence[int], to: int):
 
 
 def _counted(meaning: ArgMax, operands: Operands) -> Reason | None:
-    if first(operands).dtype is None:
-        return Reason("the element type is unknown", missing=True)
+    if reason := dtype_known(meaning, operands):
+        return reason
     return rank_known(meaning, operands) if meaning.axis >= 0 else None
 
 

@@ -433,8 +433,10 @@ def _biased(what: Attention, operands: Operands) -> Reason | None:
     mask = operands[3]
     if mask is None or mask.dtype == TensorProto.BOOL:
         return Reason("there is no mask of floats")
-    if mask.dtype is None or mask.dtype != first(operands).dtype:
-        return Reason("the mask is not known to be of the queries' type", missing=True)
+    if None in (mask.dtype, first(operands).dtype):
+        return Reason("the types of the mask and the queries are unknown", missing=True)
+    if mask.dtype != first(operands).dtype:
+        return Reason("the mask is of another type than the queries")
     if what.qk_matmul_output_mode != 0:
         return Reason("it returns masked scores")
     return _may_be_short(what, operands) or _plain(what, operands) or _own_keys(what, operands)

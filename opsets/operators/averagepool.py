@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -169,6 +170,122 @@ def by_convolution(
     return op.Reshape(op.Div(sums, numbers), op.Concat(op.Slice(op.Shape(x), [0], [2]), counts, axis=0))
 
 
+def _of_any_size(what: AveragePool, operands: Operands) -> Reason | None:
+    """Require windows none of which is known to begin or end in the padding only."""
+    data, rank = first(operands), len(what.kernel_shape)
+    if data.dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    if data.rank is not None and data.rank != rank + 2:
+        return Reason("the kernel is of another rank")
+    if sizes_of(operands) is not None and not explicit(what, operands):
+        return Reason("the sizes are known")
+    if what.auto_pad != "NOTSET":
+        return Reason("it has auto_pad, and the size of the input is unknown", missing=True)
+    for axis, stride in enumerate(what.strides):
+        span = what.dilations[axis] * (what.kernel_shape[axis] - 1) + 1
+        if what.ceil_mode and what.pads[rank + axis] + stride > span:
+            return Reason("windows may start behind the input, whose size is unknown", missing=True)
+    return None
+
+
+def _full(what: AveragePool) -> bool:
+    """Return whether all windows have the same number of elements."""
+    return bool(what.count_include_pad or not any(what.pads)) and not what.ceil_mode and what.auto_pad == "NOTSET"
+
+
+def _of_same_number(what: AveragePool, operands: Operands) -> Reason | None:
+    return _of_any_size(what, operands) if _full(what) else Reason("windows differ in the number of their elements")
+
+
+def _of_other_numbers(what: AveragePool, operands: Operands) -> Reason | None:
+    return Reason("windows have the same number of elements") if _full(what) else _of_any_size(what, operands)
+
+
+def _sliced(what: AveragePool, operands: Operands) -> Mapping[str, Any]:
+    """Bind all padding as `around`; what of it counts, along each axis, as `counted`, and what does not as `behind`."""
+    rank, dtype = len(what.kernel_shape), first(operands).dtype
+    pads = np.array(what.pads or (0,) * 2 * rank, np.int64).reshape(2, rank)
+    more = np.stack([np.zeros(rank, np.int64), (np.array(what.strides) - 1) * bool(what.ceil_mode)])
+    behind = more if what.count_include_pad else pads + more
+    within = TensorProto.DOUBLE if dtype == TensorProto.DOUBLE else TensorProto.FLOAT
+    kind = np.float64 if within == TensorProto.DOUBLE else np.float32
+    return {
+        "around": tuple(np.insert(pads + more, 0, [[0], [0]], axis=1).ravel().tolist()),
+        "behind": tuple(np.insert(behind, 0, [[0], [0]], axis=1).ravel().tolist()),
+        "counted": tuple((pads.sum(axis=0) * bool(what.count_include_pad)).tolist()),
+        "number": Tensor(np.array(math.prod(what.kernel_shape), kind)),
+        "one": Tensor(np.array(1, kind)),
+        "kernel_shape": what.kernel_shape,
+        "strides": what.strides,
+        "dilations": what.dilations,
+        "auto_pad": what.auto_pad,
+        "kernel": Tensor(np.ones((1, 1, *what.kernel_shape), np.float32)),
+        "within": within,
+        "to": dtype,
+    }
+
+
+@lowering(18, applies_if=_of_same_number, bind=_sliced, cost=2, rounds=True)
+def by_slices(
+    x,
+    around: Sequence[int],
+    number: Sequence[int],
+    kernel_shape: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    within: int,
+    to: int,
+):
+    """Add slices of the whole input, one for each element of a window, and divide by their number."""
+    elements = op.Pad(op.Cast(x, to=within), around)
+    sums = meaning.Windowed(elements, kernel_shape=kernel_shape, strides=strides, dilations=dilations)
+    return op.Cast(sums / number, to=to)
+
+
+@lowering(18, applies_if=_of_other_numbers, bind=_sliced, cost=2, rounds=True)
+def by_slices_and_numbers(
+    x,
+    around: Sequence[int],
+    behind: Sequence[int],
+    counted: Sequence[int],
+    one: Sequence[int],
+    kernel_shape: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    within: int,
+    to: int,
+):
+    """Add slices of the whole input, and slices of ones, which are the numbers of elements; divide."""
+    elements = op.Pad(op.Cast(x, to=within), around)
+    there = op.Pad(op.Expand(one, op.Concat([1, 1], op.Shape(x, start=2) + counted, axis=0)), behind)
+    sums = meaning.Windowed(elements, kernel_shape=kernel_shape, strides=strides, dilations=dilations)
+    numbers = meaning.Windowed(there, kernel_shape=kernel_shape, strides=strides, dilations=dilations)
+    return op.Cast(sums / numbers, to=to)
+
+
+def _automatic(what: AveragePool, operands: Operands) -> Reason | None:
+    dtype = first(operands).dtype
+    if not what.auto_pad.startswith("SAME"):
+        return Reason("it has no auto_pad")
+    if dtype != TensorProto.FLOAT:
+        return Reason("it is not of float", missing=dtype is None)
+    # onnxruntime 1.32.0 convolves with a dilation as specified, which pools do not.
+    return Reason("windows are dilated, or shorter than a stride") if set(what.dilations) - {1} or skips(what) else None
+
+
+@lowering(18, applies_if=_automatic, bind=_sliced, cost=2, rounds=True)
+def by_convolutions(
+    x, one: Sequence[int], auto_pad: str, counted: Sequence[int], kernel: Sequence[int], strides: Sequence[int]
+):
+    """Add up each window, channel by channel, with a kernel of ones, and ones in place of its elements; divide."""
+    sizes = op.Shape(x, start=2)
+    image = op.Reshape(x, op.Concat([-1, 1], sizes, axis=0))
+    sums = op.Conv(image, kernel, auto_pad=auto_pad, strides=strides)
+    numbers = op.Conv(op.Expand(one, op.Concat([1, 1], sizes, axis=0)), kernel, auto_pad=auto_pad, strides=strides)
+    averages = sums / numbers
+    return op.Reshape(averages, op.Concat(op.Slice(op.Shape(x), [0], [2]), op.Shape(averages, start=2), axis=0))
+
+
 OPERATOR = Operator(
     name="AveragePool",
     meaning=AveragePool,
@@ -180,7 +297,14 @@ OPERATOR = Operator(
     operands=("X",),
     oracle=oracle,
     normal=normal,
-    lowerings=(by_pads, padded, by_convolution),
+    lowerings=(
+        by_pads,
+        padded,
+        by_convolution,
+        by_slices,
+        by_slices_and_numbers,
+        by_convolutions,
+    ),
     wider_types=SUMMED,
     traits=Traits(miscounts=True, floats=(Trait.SUMS, Trait.WEIGHS)),
 )

@@ -10,8 +10,9 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.families.merged_axes import elementwise
-from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
@@ -30,17 +31,13 @@ def oracle(what: Celu, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray((np.maximum(wide, 0) + what.alpha * np.expm1(np.minimum(wide, 0) / what.alpha)).astype(x.dtype))
 
 
-def _typed(what: Celu, operands: Operands) -> Reason | None:
-    return Reason("the element type is unknown", missing=True) if first(operands).dtype is None else None
-
-
 def _types(what: Celu, operands: Operands) -> Mapping[str, Any]:
     dtype = first(operands).dtype
     within = TensorProto.DOUBLE if dtype == TensorProto.DOUBLE else TensorProto.FLOAT
     return {"alpha": what.alpha, "within": within, "to": dtype}
 
 
-@lowering(13, applies_if=_typed, bind=_types, rounds=True)
+@lowering(13, applies_if=dtype_known, bind=_types, rounds=True)
 def by_exp(x, alpha: float, within: int, to: int):
     """Compute the exponential only of negative elements: x / alpha of others may overflow.
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.operators.convinteger import padding, sums
+from opshift.opsets.families.convolutions import Convolution, padding, sums
 from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.lowering import Reason, bounded, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -22,15 +22,8 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Conv:
+class Conv(Convolution):
     """The position of the kernel, and the groups of channels."""
-
-    auto_pad: str = "NOTSET"
-    dilations: tuple[int, ...] | None = None
-    group: int = 1
-    kernel_shape: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
 
 
 def oracle(what: Conv, x: Array, w: Array, b: Array | None = None) -> Array:

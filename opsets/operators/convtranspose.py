@@ -92,9 +92,9 @@ def oracle(what: ConvTranspose, x: _Array, w: _Array, b: _Array | None = None) -
 def _kernel(what: ConvTranspose, operands: Operands) -> tuple[int, ...]:
     """Return the sizes of the kernel; none where one is unknown."""
     weights = (operands[1] or Facts()).shape
-    given = what.kernel_shape or (() if weights is None else weights[2:])
-    kernel = tuple(dim for dim in given if isinstance(dim, int))
-    return kernel if len(kernel) == len(given) else ()
+    sizes = what.kernel_shape or (() if weights is None else weights[2:])
+    kernel = tuple(dim for dim in sizes if isinstance(dim, int))
+    return kernel if len(kernel) == len(sizes) else ()
 
 
 def normal(what: ConvTranspose, operands: Operands) -> tuple[ConvTranspose, Operands]:

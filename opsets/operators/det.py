@@ -63,12 +63,12 @@ def _terms(what: Plain, operands: Operands) -> Mapping[str, Any]:
     size = _size(operands) or 1
     orders = list(itertools.permutations(range(size)))
     exchanged = [sum(one > other for one, other in itertools.combinations(order, 2)) for order in orders]
-    kind = onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or TensorProto.FLOAT)
+    numpy_type = onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or TensorProto.FLOAT)
     stack = (0,) * ((first(operands).rank or 2) - 2)
     return {
         "row": (*stack, size * size),
         "places": Tensor(np.array(orders, np.int64) + np.arange(size) * size),
-        "signs": Tensor((1 - 2 * (np.array(exchanged) % 2)).astype(kind)),
+        "signs": Tensor((1 - 2 * (np.array(exchanged) % 2)).astype(numpy_type)),
     }
 
 

@@ -193,7 +193,7 @@ def _factors(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
     rank, size = data.rank or 0, data.dim(along)
     rows = _factor(count)
     columns = count // rows
-    kind = onnx.helper.tensor_dtype_to_np_dtype(data.dtype or 0)
+    numpy_type = onnx.helper.tensor_dtype_to_np_dtype(data.dtype or 0)
     turns = np.outer(np.arange(rows), np.arange(columns)) % count / count
     root = np.exp((2j if meaning.inverse else -2j) * np.pi * turns)
     order, others = _to_the_end(rank, along), [0] * (rank - 2)
@@ -207,8 +207,8 @@ def _factors(meaning: DFT, operands: Operands) -> Mapping[str, Any]:
         "of_columns": Tensor(np.array(rank - 1)),
         "exchanged": (*range(rank - 2), rank - 1, rank - 2, rank),
         "together": (*others, count, 2),
-        "real": Tensor(np.repeat(root.real[..., None], 2, axis=-1).astype(kind)),
-        "imaginary": Tensor(np.stack([-root.imag, root.imag], axis=-1).astype(kind)),
+        "real": Tensor(np.repeat(root.real[..., None], 2, axis=-1).astype(numpy_type)),
+        "imaginary": Tensor(np.stack([-root.imag, root.imag], axis=-1).astype(numpy_type)),
         "parts": rank,
         "along": (rank - 2,),
         "wanted": (count // 2 + 1 if meaning.onesided else count,),

@@ -42,13 +42,13 @@ def oracle(what: Einsum, *arrays: np.ndarray[Any, Any]) -> Any:
 class Terms:
     """An equation whose ellipses are spelled out: the dimensions of each operand, and those of the output."""
 
-    given: tuple[str, ...]
+    inputs: tuple[str, ...]
     output: str
 
     @property
     def equation(self) -> str:
         """The equation, as the attribute has it."""
-        return f"{','.join(self.given)}->{self.output}"
+        return f"{','.join(self.inputs)}->{self.output}"
 
 
 def _explicit(equation: str) -> str:
@@ -63,19 +63,19 @@ def _explicit(equation: str) -> str:
 def terms(what: Einsum, operands: Operands) -> Terms | None:
     """Read the equation; None where an ellipsis stands for a number of dimensions that is not known."""
     left, _, output = what.equation.partition("->")
-    given = left.split(",")
+    inputs = left.split(",")
     if "..." not in what.equation:
-        return Terms(tuple(given), output)
+        return Terms(tuple(inputs), output)
     counts = {
         facts.rank - len(term) + 3
-        for term, facts in zip(given, operands, strict=False)
+        for term, facts in zip(inputs, operands, strict=False)
         if "..." in term and facts is not None and facts.rank is not None
     }
     if len(counts) != 1:
         return None
     free = [name for name in string.ascii_letters if name not in what.equation]
     rest = "".join(free[: counts.pop()])
-    return Terms(tuple(term.replace("...", rest) for term in given), output.replace("...", rest))
+    return Terms(tuple(term.replace("...", rest) for term in inputs), output.replace("...", rest))
 
 
 def normal(what: Einsum, operands: Operands) -> tuple[Einsum, Operands]:
@@ -86,8 +86,8 @@ def normal(what: Einsum, operands: Operands) -> tuple[Einsum, Operands]:
 
 
 def _copies(what: Einsum, operands: Operands) -> bool:
-    given, _, output = what.equation.partition("->")
-    return given == output
+    inputs, _, output = what.equation.partition("->")
+    return inputs == output
 
 
 def _terms(what: Einsum, operands: Operands, count: int) -> Terms | Reason:
@@ -95,12 +95,12 @@ def _terms(what: Einsum, operands: Operands, count: int) -> Terms | Reason:
     found = terms(what, operands)
     if found is None:
         return Reason("the rank is unknown", missing=True)
-    if len(operands) != count or len(found.given) != count:
+    if len(operands) != count or len(found.inputs) != count:
         return Reason(f"it has {len(operands)} operands, not {count}")
-    if found.given and "." in what.equation:
+    if found.inputs and "." in what.equation:
         return Reason("the rank is unknown", missing=True)
     sizes: dict[str, set[Any]] = {}
-    for term, facts in zip(found.given, operands, strict=True):
+    for term, facts in zip(found.inputs, operands, strict=True):
         for name, dim in zip(term, (facts.shape if facts else None) or (), strict=False):
             sizes.setdefault(name, set()).add(dim)
     stretched = any(1 in dims and len(dims) > 1 for dims in sizes.values())
@@ -114,7 +114,7 @@ def _diagonal(what: Einsum, operands: Operands) -> Reason | None:
     found = _terms(what, operands, 1)
     if isinstance(found, Reason):
         return found
-    return None if _twice(found.given[0]) else Reason("no dimension is repeated")
+    return None if _twice(found.inputs[0]) else Reason("no dimension is repeated")
 
 
 def _twice(term: str) -> str:
@@ -125,7 +125,7 @@ def _twice(term: str) -> str:
 def _last_two(what: Einsum, operands: Operands) -> Mapping[str, Any]:
     found = _terms(what, operands, 1)
     assert isinstance(found, Terms)
-    (term,) = found.given
+    (term,) = found.inputs
     name = _twice(term)
     pair = [axis for axis, one in enumerate(term) if one == name][:2]
     others = [axis for axis in range(len(term)) if axis not in pair]
@@ -148,9 +148,9 @@ def _summed(what: Einsum, operands: Operands) -> Reason | None:
     found = _terms(what, operands, 1)
     if isinstance(found, Reason):
         return found
-    if _twice(found.given[0]):
+    if _twice(found.inputs[0]):
         return Reason("a dimension is repeated")
-    gone = set(found.given[0]) - set(found.output)
+    gone = set(found.inputs[0]) - set(found.output)
     dtype = operands[0].dtype if operands[0] else None
     # ReduceSum of onnxruntime 1.31.1 takes integers as doubles.
     return Reason("the sums are not known to be of floats", dtype is None) if gone and dtype not in FLOATS else None
@@ -159,7 +159,7 @@ def _summed(what: Einsum, operands: Operands) -> Reason | None:
 def _axes(what: Einsum, operands: Operands) -> Mapping[str, Any]:
     found = _terms(what, operands, 1)
     assert isinstance(found, Terms)
-    (term,) = found.given
+    (term,) = found.inputs
     kept = [name for name in term if name in found.output]
     return {
         "axes": tuple(axis for axis, name in enumerate(term) if name not in found.output),
@@ -178,10 +178,10 @@ def summed(x, axes: Sequence[int], perm: Sequence[int]):
 
 def _alone(found: Terms) -> tuple[str, ...]:
     """Return what each of two operands becomes by itself: no dimension twice, none that only it has and loses."""
-    rest = (found.given[1] + found.output, found.given[0] + found.output)
+    rest = (found.inputs[1] + found.output, found.inputs[0] + found.output)
     return tuple(
         "".join(dict.fromkeys(name for name in term if name in other))
-        for term, other in zip(found.given, rest, strict=True)
+        for term, other in zip(found.inputs, rest, strict=True)
     )
 
 
@@ -189,7 +189,7 @@ def _unprepared(what: Einsum, operands: Operands) -> Reason | None:
     found = _terms(what, operands, 2)
     if isinstance(found, Reason):
         return found
-    return None if _alone(found) != found.given else Reason("neither operand is summed up by itself")
+    return None if _alone(found) != found.inputs else Reason("neither operand is summed up by itself")
 
 
 def _each(what: Einsum, operands: Operands) -> Mapping[str, Any]:
@@ -197,8 +197,8 @@ def _each(what: Einsum, operands: Operands) -> Mapping[str, Any]:
     assert isinstance(found, Terms)
     one, other = _alone(found)
     return {
-        "first": f"{found.given[0]}->{one}",
-        "second": f"{found.given[1]}->{other}",
+        "first": f"{found.inputs[0]}->{one}",
+        "second": f"{found.inputs[1]}->{other}",
         "both": f"{one},{other}->{found.output}",
     }
 
@@ -213,21 +213,21 @@ def _prepared(what: Einsum, operands: Operands) -> Terms | Reason:
     found = _terms(what, operands, 2)
     if isinstance(found, Reason):
         return found
-    return found if _alone(found) == found.given else Reason("an operand is to be summed up by itself")
+    return found if _alone(found) == found.inputs else Reason("an operand is to be summed up by itself")
 
 
 def _outer(what: Einsum, operands: Operands) -> Reason | None:
     found = _prepared(what, operands)
     if isinstance(found, Reason):
         return found
-    return Reason("products are summed up") if set("".join(found.given)) - set(found.output) else None
+    return Reason("products are summed up") if set("".join(found.inputs)) - set(found.output) else None
 
 
 def _aligned(what: Einsum, operands: Operands) -> Mapping[str, Any]:
     found = _prepared(what, operands)
     assert isinstance(found, Terms)
     bound: dict[str, Any] = {}
-    for side, term in zip(("x", "y"), found.given, strict=True):
+    for side, term in zip(("x", "y"), found.inputs, strict=True):
         order = [name for name in found.output if name in term]
         bound[f"perm_{side}"] = tuple(term.index(name) for name in order)
         bound[f"new_{side}"] = tuple(axis for axis, name in enumerate(found.output) if name not in term)
@@ -246,13 +246,13 @@ def _contracted(what: Einsum, operands: Operands) -> Reason | None:
     found = _prepared(what, operands)
     if isinstance(found, Reason):
         return found
-    return None if set("".join(found.given)) - set(found.output) else Reason("no products are summed up")
+    return None if set("".join(found.inputs)) - set(found.output) else Reason("no products are summed up")
 
 
 def _matrices(what: Einsum, operands: Operands) -> Mapping[str, Any]:
     found = _prepared(what, operands)
     assert isinstance(found, Terms)
-    one, other = found.given
+    one, other = found.inputs
     batch = [name for name in found.output if name in one and name in other]
     rows = [name for name in one if name not in other]
     columns = [name for name in other if name not in one]
@@ -304,7 +304,7 @@ def _three(what: Einsum, operands: Operands) -> Reason | None:
 def _first_two(what: Einsum, operands: Operands) -> Mapping[str, Any]:
     found = _terms(what, operands, 3)
     assert isinstance(found, Terms)
-    one, two, three = found.given
+    one, two, three = found.inputs
     between = "".join(dict.fromkeys(name for name in one + two if name in three + found.output))
     return {"first": f"{one},{two}->{between}", "second": f"{between},{three}->{found.output}"}
 

@@ -19,7 +19,7 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 def _one_element(meaning: Plain, operands: Operands) -> Reason | None:
     if first(operands).size != 1:
-        return Reason("the input is not known to have one element", missing=True)
+        return Reason("the input is not known to have one element", missing=first(operands).size is None)
     if operands[1] is None or not operands[1].shape or not isinstance(operands[1].shape[0], int):
         return Reason("the length of the shape is unknown", missing=True)
     if (first(operands).rank or 0) > operands[1].shape[0]:

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.registry.facts import FLOATS, Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -50,7 +51,7 @@ def _three(what: Gemm, operands: Operands) -> Reason | None:
 def _two(what: Gemm, operands: Operands) -> Reason | None:
     if operands[2] is not None:
         return Reason("there is a C")
-    return Reason("the element type is unknown", missing=True) if first(operands).dtype is None else None
+    return dtype_known(what, operands)
 
 
 def _zero(what: Gemm, operands: Operands) -> Mapping[str, Any]:
@@ -108,8 +109,8 @@ def product_and_sum(a, b, c, alpha: float, beta: float, turn_a: Sequence[int], t
 def equal_dims(node: NodeShapes, first: Shape, second: Shape) -> Pairs:
     """Yield the dims over which the matrices are multiplied."""
     if len(first) == len(second) == 2:
-        given = node.attributes
-        yield first[0 if given.get("transA") else 1], second[1 if given.get("transB") else 0]
+        attributes = node.attributes
+        yield first[0 if attributes.get("transA") else 1], second[1 if attributes.get("transB") else 0]
 
 
 OPERATOR = Operator(

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.families.merged_axes import images
 from opshift.opsets.families.windows import global_axes, is_global, of_unknown_rank
 from opshift.opsets.registry.facts import Tensor
@@ -60,8 +61,8 @@ def by_l2(x, axes: Sequence[int]):
 def _powers(what: GlobalLpPool, operands: Operands) -> Reason | None:
     if what.p < 1:
         return Reason("p is less than 1")
-    if first(operands).dtype is None:
-        return Reason("the element type is unknown", missing=True)
+    if reason := dtype_known(what, operands):
+        return reason
     return is_global(what, operands)
 
 
@@ -83,8 +84,8 @@ def by_powers(x, axes: Sequence[int], p: Sequence[int], root: Sequence[int], wit
 def _powers_of_unknown_rank(what: GlobalLpPool, operands: Operands) -> Reason | None:
     if what.p < 1:
         return Reason("p is less than 1")
-    if first(operands).dtype is None:
-        return Reason("the element type is unknown", missing=True)
+    if reason := dtype_known(what, operands):
+        return reason
     return of_unknown_rank(what, operands)
 
 

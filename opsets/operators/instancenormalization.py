@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first, rank_unknown
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.families.merged_axes import images
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse, spatial
 from opshift.opsets.registry.lowering import Reason, lowering, op
@@ -70,8 +71,8 @@ def computed(x, scale, bias, axes: Sequence[int], behind: Sequence[int], epsilon
 
 
 def _of_unknown_rank(what: InstanceNormalization, operands: Operands) -> Reason | None:
-    if first(operands).dtype is None:
-        return Reason("the element type is unknown", missing=True)
+    if reason := dtype_known(what, operands):
+        return reason
     return rank_unknown(what, operands)
 
 

@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first, one_axis
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse, from_axis
 from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
@@ -69,8 +70,8 @@ def shifted(x, scale, bias):
 def _unbiased(what: LayerNormalization, operands: Operands) -> Reason | None:
     if operands[2] is not None:
         return Reason("there is a bias")
-    if first(operands).dtype is None:
-        return Reason("the element type is unknown", missing=True)
+    if reason := dtype_known(what, operands):
+        return reason
     known = what.axis < 0 or first(operands).rank is not None
     return None if known else Reason("the rank is unknown", missing=True)
 
@@ -96,8 +97,8 @@ def computed(x, scale, bias, axes: Sequence[int], epsilon: float, within: int, s
 def _of_any_rank(what: LayerNormalization, operands: Operands) -> Reason | None:
     if operands[2] is not None:
         return Reason("there is a bias")
-    if first(operands).dtype is None:
-        return Reason("the element type is unknown", missing=True)
+    if reason := dtype_known(what, operands):
+        return reason
     counted = what.axis < 0 or first(operands).rank is not None
     return Reason("the axes are known") if counted else None
 

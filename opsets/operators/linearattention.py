@@ -54,6 +54,8 @@ def oracle(
         raise ValueError('LinearAttention-27: key, value, decay and beta have the "shape (B, T, ...)" of the query')
     q, k, v = _heads(query, what.q_num_heads), _heads(key, count), _heads(value, count)
     size = k.shape[3]
+    if q.shape[3] != size:
+        raise ValueError('LinearAttention-27: "(B, T, H_q * d_k)" and "(B, T, H_kv * d_k)" have heads of one size')
     if decay is not None and decay.shape[2] not in (count, count * size):
         raise ValueError('LinearAttention-27: "(B, T, H_kv * d_k) ... or (B, T, H_kv)" is the shape of decay')
     if beta is not None and beta.shape[2] not in (count, 1):
@@ -317,13 +319,18 @@ def added(
 
 @of_two
 def equal_dims(node: NodeShapes, query: Shape, key: Shape) -> Pairs:
-    """Yield the batches and tokens, which all but the state have; heads whose size is open have two numbers each."""
+    """Yield the batches and tokens, which all but the state have; heads whose size is open have two numbers each.
+
+    Heads of keys are as large as those of queries.
+    """
     value, _, decay, beta = (node.inputs[at] if at < len(node.inputs) else None for at in range(2, 6))
     for other in (key, value, decay, beta):
         yield from zip(query[:2], other or (), strict=False)
     keys, queries = (node.attributes.get(name) or 1 for name in ("kv_num_heads", "q_num_heads"))
-    sizes = ((query, 2 * queries), (key, 2 * keys), (value, 2 * keys), (decay, keys), (beta, keys))
-    yield from ((dims[2], size) for dims, size in sizes if dims and len(dims) == 3)
+    known = ((dims[2], count) for dims, count in ((query, queries), (key, keys)) if dims and len(dims) == 3)
+    size = next((dim // count for dim, count in known if isinstance(dim, int)), 2)
+    sizes = ((query, size * queries), (key, size * keys), (value, 2 * keys), (decay, keys), (beta, keys))
+    yield from ((dims[2], dim) for dims, dim in sizes if dims and len(dims) == 3)
 
 
 OPERATOR = Operator(
@@ -333,5 +340,5 @@ OPERATOR = Operator(
     operands=("query", "key", "value", "past_state", "decay", "beta"),
     oracle=oracle,
     lowerings=(by_halves, in_float, from_nothing, in_a_loop, decayed, corrected, added),
-    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), equal_dims=equal_dims, spreads=False),
+    traits=Traits(floats=(Trait.SUMS, Trait.WEIGHS), equal_dims=equal_dims, spreads=False, unchecked=True),
 )

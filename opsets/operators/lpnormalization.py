@@ -11,6 +11,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.families.merged_axes import along_axis
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse
@@ -42,7 +43,7 @@ def oracle(what: LpNormalization, x: np.ndarray[Any, Any]) -> np.ndarray[Any, An
 def _norm(what: LpNormalization, operands: Operands, p: int) -> Reason | None:
     if what.p != p:
         return Reason(f"p is not {p}")
-    return Reason("the element type is unknown", missing=True) if first(operands).dtype is None else None
+    return dtype_known(what, operands)
 
 
 def _distances(what: LpNormalization, operands: Operands) -> Reason | None:

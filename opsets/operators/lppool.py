@@ -13,6 +13,7 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.families.windows import (
     Pool,
     as_pads,
@@ -75,8 +76,8 @@ def by_pads(x, pads: Sequence[int]):
 def _averages(what: LpPool, operands: Operands) -> Reason | None:
     if what.ceil_mode:
         return Reason("it has ceil_mode")
-    if first(operands).dtype is None:
-        return Reason("the element type is unknown", missing=True)
+    if reason := dtype_known(what, operands):
+        return reason
     if what.auto_pad != "NOTSET":
         return Reason("it has auto_pad, and the size of the input is unknown", missing=True)
     return Reason("p is less than 1") if what.p < 1 else None

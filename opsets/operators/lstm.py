@@ -96,8 +96,8 @@ def oracle(
 
 
 def _spec(attributes: Mapping[str, Any]) -> LSTM:
-    given = parameters_by_text(attributes)
-    return LSTM(**given, clips_cell=int("clip" in given))
+    attributes = parameters_by_text(attributes)
+    return LSTM(**attributes, clips_cell=int("clip" in attributes))
 
 
 def _write(what: LSTM, operands: Operands) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
@@ -273,10 +274,66 @@ def _sliding(what: MaxPool, operands: Operands) -> Reason | None:
         return Reason("the kernel is of another rank")
     padded = what.auto_pad != "NOTSET" or any(what.pads)
     if (padded or what.ceil_mode) and set(what.dilations) - {1}:
-        return Reason("the sizes are unknown, and whether a dilated window is in the padding only", missing=True)
+        unknown = sizes_of(operands) is None
+        return Reason("it is not known whether a dilated window is in the padding only", missing=unknown)
     if what.ceil_mode == ALL:
         return Reason("a window may be in the padding only")
     return None
+
+
+def _sliced(what: MaxPool, operands: Operands) -> Reason | None:
+    """Require windows none of which starts behind the input: those do not count."""
+    data, rank = first(operands), len(what.kernel_shape)
+    if what.indices:
+        return Reason("indices are wanted")
+    if data.dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    if data.rank is not None and data.rank != rank + 2:
+        return Reason("the kernel is of another rank")
+    if sizes_of(operands) is not None and not explicit(what, operands):
+        return Reason("the sizes are known")
+    if what.auto_pad != "NOTSET":
+        return Reason("it has auto_pad, and the size of the input is unknown", missing=True)
+    for axis, stride in enumerate(what.strides):
+        span = what.dilations[axis] * (what.kernel_shape[axis] - 1) + 1
+        if what.ceil_mode and what.pads[rank + axis] + stride > span:
+            return Reason("windows may start behind the input, whose size is unknown", missing=True)
+    return None
+
+
+def _around(what: MaxPool, operands: Operands) -> Mapping[str, Any]:
+    rank, dtype = len(what.kernel_shape), onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or 1)
+    more = [stride - 1 if what.ceil_mode else 0 for stride in what.strides]
+    behind = [after + rest for after, rest in zip(what.pads[rank:], more, strict=True)]
+    lowest = np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+    spans = [step * (kernel - 1) + 1 for step, kernel in zip(what.dilations, what.kernel_shape, strict=True)]
+    return {
+        "around": (0, 0, *what.pads[:rank], 0, 0, *behind),
+        "filled": int(
+            all(before + after >= span - 1 for before, after, span in zip(what.pads, behind, spans, strict=False))
+        ),
+        "lowest": Tensor(np.array(lowest, dtype)),
+        "kernel_shape": what.kernel_shape,
+        "strides": what.strides,
+        "dilations": what.dilations,
+    }
+
+
+@lowering(18, applies_if=_sliced, bind=_around, cost=2)
+def by_slices(
+    x,
+    around: Sequence[int],
+    lowest: Sequence[int],
+    kernel_shape: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    filled: int,
+):
+    """Compute the largest of slices of the whole input, one for each element of a window; padding is the lowest."""
+    elements = op.Pad(x, around, lowest)
+    return meaning.Windowed(
+        elements, kernel_shape=kernel_shape, strides=strides, dilations=dilations, largest=1, filled=filled
+    )
 
 
 def _columns(what: MaxPool, operands: Operands) -> Mapping[str, Any]:
@@ -363,7 +420,7 @@ OPERATOR = Operator(
     oracle=oracle,
     normal=normal,
     wider_types=ORDERED,
-    lowerings=(along_axis, axis_by_axis, with_indices, at_run_time, by_pads),
+    lowerings=(along_axis, axis_by_axis, with_indices, at_run_time, by_slices, by_pads),
     outputs=_used,
     # onnxruntime 1.32.0 skips a NaN, or returns it, by its place in the window, and whether indices are wanted.
     nan_defined=lambda what, operands: False,

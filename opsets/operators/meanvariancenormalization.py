@@ -10,8 +10,9 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse, listed
-from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Trait, Traits
 from opshift.opsets.registry.wider_types import COMPUTED
@@ -34,17 +35,13 @@ def oracle(what: MeanVarianceNormalization, x: np.ndarray[Any, Any]) -> np.ndarr
     return np.asarray((away / np.sqrt((away**2).mean(what.axes, keepdims=True))).astype(x.dtype))
 
 
-def _typed(what: MeanVarianceNormalization, operands: Operands) -> Reason | None:
-    return Reason("the element type is unknown", missing=True) if first(operands).dtype is None else None
-
-
 def _types(what: MeanVarianceNormalization, operands: Operands) -> Mapping[str, Any]:
     dtype = first(operands).dtype
     within = TensorProto.DOUBLE if dtype == TensorProto.DOUBLE else TensorProto.FLOAT
     return {"axes": what.axes, "within": within, "to": dtype}
 
 
-@lowering(18, applies_if=_typed, bind=_types, rounds=True)
+@lowering(18, applies_if=dtype_known, bind=_types, rounds=True)
 def by_distance(x, axes: Sequence[int], within: int, to: int):
     """Square the distances from the mean, in float for 16-bit floats, whose squares overflow."""
     wide = op.Cast(x, to=within)

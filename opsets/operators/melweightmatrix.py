@@ -39,8 +39,8 @@ def oracle(what: MelWeightMatrix, bands: Array, length: Array, rate: Array, lowe
     mels = np.arange(count + 2, dtype=np.float32) * step + low
     hertz = one(700) * (np.power(one(10), mels / one(2595)) - one(1))
     places = np.floor(one(size + 1) * hertz / one(rate.item())).astype(np.int64)
-    kind = np.float64 if what.output_datatype == TensorProto.DOUBLE else np.float32
-    y = np.zeros((size // 2 + 1, count), kind)
+    numpy_type = np.float64 if what.output_datatype == TensorProto.DOUBLE else np.float32
+    y = np.zeros((size // 2 + 1, count), numpy_type)
     if places.min() < 0 or places.max() >= len(y):
         raise ValueError("a band is beyond the frequencies")
     for band in range(count):
@@ -48,9 +48,9 @@ def oracle(what: MelWeightMatrix, bands: Array, length: Array, rate: Array, lowe
         if begin == peak:
             y[peak, band] = 1
         else:
-            y[begin : peak + 1, band] = np.arange(peak - begin + 1, dtype=kind) / kind(peak - begin)
+            y[begin : peak + 1, band] = np.arange(peak - begin + 1, dtype=numpy_type) / numpy_type(peak - begin)
         if end > peak:
-            y[peak:end, band] = np.arange(end - peak, 0, -1, dtype=kind) / kind(end - peak)
+            y[peak:end, band] = np.arange(end - peak, 0, -1, dtype=numpy_type) / numpy_type(end - peak)
     return y.astype(onnx.helper.tensor_dtype_to_np_dtype(what.output_datatype))
 
 

@@ -13,10 +13,10 @@ from opshift.opsets.families.legacy_broadcast import with_legacy_broadcast
 from opshift.opsets.families.merged_axes import elementwise
 from opshift.opsets.families.scalars import AS_VECTOR
 from opshift.opsets.registry import value_ranges
-from opshift.opsets.registry.facts import FLOATS, INTEGERS, Facts
-from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.facts import FLOATS, INTEGERS, Facts, Tensor
+from opshift.opsets.registry.lowering import Reason, lowering, meaning, op
 from opshift.opsets.registry.operator import Operands
-from opshift.opsets.registry.plain import Plain, plain
+from opshift.opsets.registry.plain import Plain, in_own_type, neutral_operand, plain
 from opshift.opsets.registry.shape_hints import broadcast
 from opshift.opsets.registry.traits import Interval, Trait, Traits
 
@@ -59,33 +59,96 @@ def _mixed(meaning: Plain, operands: Operands) -> Reason | None:
     base, power = _types(operands)
     if base is None or power is None:
         return Reason("the element types are unknown", missing=True)
-    if base == TensorProto.INT64:
+    if base == TensorProto.INT64 and not _of_two(operands):
         return Reason("powers of int64 do not fit in double")
-    if base not in _HELD or (base == power and base != TensorProto.INT32):
-        return Reason("it is for int32, and for floats to powers of another type")
+    if base not in (*_HELD, TensorProto.INT64) or (base == power and base not in INTEGERS):
+        return Reason("it is for integers, and for floats to powers of another type")
     return None
 
 
-def _to(exponent: float) -> Callable[[Plain, Operands], Reason | None]:
-    """Return what requires floats or integers, and this constant exponent, which does not change the shape.
+def _of_two(operands: Operands) -> bool:
+    """Return whether the bases are powers of two, whose powers double holds."""
+    known = first(operands).known
+    return known is not None and bool((np.frexp(known.astype(np.float64))[0] == 0.5).all())
+
+
+def _exponent(operands: Operands) -> float | Reason:
+    """Return the constant exponent of floats or integers, which does not change the shape."""
+    base, power = first(operands), operands[1] or Facts()
+    if power.known is None:
+        return Reason("the exponent is computed at run time", missing=not power.unread)
+    if power.known.size != 1:
+        return Reason("there are several exponents")
+    exponent = float(power.known.item())
+    whole = base.dtype in (TensorProto.INT32, TensorProto.INT64) and exponent.is_integer()
+    if base.dtype not in FLOATS and not whole:
+        return Reason("it is neither of floats nor of integers to whole powers", missing=base.dtype is None)
+    if power.known.ndim > (base.rank or 0):
+        return Reason("the exponent has more axes, or may have", missing=base.rank is None)
+    return exponent
+
+
+def _to(*exponents: float) -> Callable[[Plain, Operands], Reason | None]:
+    """Return a condition: one of these constant exponents.
 
     onnxruntime 1.32.0 multiplies integers for the powers 2 and 3, and raises others in double.
     """
 
     def applies(meaning: Plain, operands: Operands) -> Reason | None:
-        base, power = first(operands), operands[1] or Facts()
-        if power.known is None:
-            return Reason("the exponent is computed at run time", missing=not power.unread)
-        if power.known.size != 1 or power.known.item() != exponent:
-            return Reason(f"the exponent is not {exponent:g}")
-        whole = base.dtype in (TensorProto.INT32, TensorProto.INT64) and power.dtype in INTEGERS
-        if base.dtype not in FLOATS and not whole:
-            return Reason("it is neither of floats nor of integers to whole powers", missing=base.dtype is None)
-        if power.known.ndim > (base.rank or 0):
-            return Reason("the exponent has more axes, or may have", missing=base.rank is None)
-        return None
+        exponent = _exponent(operands)
+        if isinstance(exponent, Reason):
+            return exponent
+        return (
+            None
+            if exponent in exponents
+            else Reason(f"the exponent is not {' or '.join(map('{:g}'.format, exponents))}")
+        )
 
     return applies
+
+
+_MOST = 64.0
+"""The largest exponent that becomes products: more would round too often, and integers have no such powers."""
+
+
+def _even(meaning: Plain, operands: Operands) -> Reason | None:
+    exponent = _exponent(operands)
+    if isinstance(exponent, Reason):
+        return exponent
+    return None if 3 < exponent <= _MOST and exponent % 2 == 0 else Reason("the exponent is no even number from 4 on")
+
+
+def _odd(meaning: Plain, operands: Operands) -> Reason | None:
+    exponent = _exponent(operands)
+    if isinstance(exponent, Reason):
+        return exponent
+    return None if 4 < exponent < _MOST and exponent % 2 == 1 else Reason("the exponent is no odd number from 5 on")
+
+
+def _negative(meaning: Plain, operands: Operands) -> Reason | None:
+    exponent = _exponent(operands)
+    if isinstance(exponent, Reason):
+        return exponent
+    if not (-_MOST <= exponent <= -1 and exponent.is_integer()):
+        return Reason("the exponent is no whole number below zero")
+    return None if first(operands).dtype in FLOATS else Reason("it is not of floats")
+
+
+def _left_of(change: Callable[[float], float]) -> Callable[[Plain, Operands], Mapping[str, Any]]:
+    """Return what binds the exponent that is left, in its own type."""
+
+    def bind(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
+        power = operands[1] or Facts()
+        assert power.known is not None
+        return {"left": Tensor(np.array(change(float(power.known.item())), power.known.dtype))}
+
+    return bind
+
+
+@lowering(13, applies_if=_to(1.0))
+def itself(x, y):
+    """Return the number itself."""
+    return op.Identity(x)
 
 
 @lowering(13, applies_if=_to(2.0))
@@ -98,6 +161,58 @@ def squared(x, y):
 def cubed(x, y):
     """Multiply by itself twice."""
     return x * x * x
+
+
+@lowering(13, applies_if=_even, bind=_left_of(lambda exponent: exponent / 2), rounds=True)
+def of_square(x, y, left: Sequence[int]):
+    """Raise the square to half the power."""
+    return meaning.Itself(x * x, left)
+
+
+@lowering(13, applies_if=_odd, bind=_left_of(lambda exponent: exponent - 1), rounds=True)
+def once_more(x, y, left: Sequence[int]):
+    """Multiply the power that is one less by the number."""
+    return meaning.Itself(x, left) * x
+
+
+@lowering(13, applies_if=_to(-1.0))
+def inverse(x, y):
+    """Compute the reciprocal."""
+    return op.Reciprocal(x)
+
+
+@lowering(13, applies_if=_negative, bind=_left_of(lambda exponent: -exponent), rounds=True)
+def of_reciprocal(x, y, left: Sequence[int]):
+    """Raise the reciprocal, which is infinite or zero where the power is, to the opposite of the power."""
+    return meaning.Itself(op.Reciprocal(x), left)
+
+
+@lowering(13, applies_if=_to(0.5), bind=in_own_type(least=-np.inf, most=np.inf), rounds=True)
+def root(x, y, least: Sequence[int], most: Sequence[int]):
+    """Compute the square root, but 0.0 of -0.0, and inf of -inf."""
+    return op.Where(op.Equal(x, least), most, op.Abs(op.Sqrt(x)))
+
+
+@lowering(13, applies_if=_to(-0.5), bind=in_own_type(half=0.5), rounds=True)
+def inverse_root(x, y, half: Sequence[int]):
+    """Compute the reciprocal of the square root."""
+    return op.Reciprocal(meaning.Itself(x, half))
+
+
+def _wide_bases(meaning: Plain, operands: Operands) -> Reason | None:
+    base, power = _types(operands)
+    if base is None or power is None:
+        return Reason("the element types are unknown", missing=True)
+    return None if base == TensorProto.INT64 and power in INTEGERS else Reason("it is for whole powers of int64")
+
+
+# onnxruntime 1.32.0 multiplies where the exponent is a single 2 or 3, and computes all other powers in double.
+@lowering(13, applies_if=_wide_bases)
+def of_wide_integers(x, y):
+    """Multiply for the powers 2 and 3, and compute others in double."""
+    power = op.Cast(op.Pow(op.Cast(x, to=11), op.Cast(y, to=11)), to=7)
+    square = x * x
+    return op.Where(op.Equal(y, 2), square, op.Where(op.Equal(y, 3), square * x, power))
 
 
 def _of_narrow_floats(meaning: Plain, operands: Operands) -> Reason | None:
@@ -133,7 +248,9 @@ def in_double(x, y, to: int):
 
 def _pow(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
     """Pow-12: "the function `f(x) = x^exponent`, is applied to the data tensor elementwise"."""
-    return np.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
+    # Of one exponent for all numbers, numpy 2.3 makes square roots: NaN of -inf, and -0.0 of -0.0.
+    base, power = (np.array(one, np.float64) for one in np.broadcast_arrays(x, y))
+    return np.power(base, power).astype(x.dtype)
 
 
 def adversarial(rng: np.random.Generator, feeds: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -154,7 +271,22 @@ OPERATOR = with_legacy_broadcast(
         (7, 12, 13, 15),
         ("X", "Y"),
         _pow,
-        (squared, cubed, in_double, by_logarithm, *AS_VECTOR),
+        (
+            itself,
+            squared,
+            cubed,
+            of_square,
+            once_more,
+            inverse,
+            of_reciprocal,
+            root,
+            inverse_root,
+            in_double,
+            of_wide_integers,
+            by_logarithm,
+            *AS_VECTOR,
+        ),
+        neutral=neutral_operand(1, right_only=True),
         applies_if={7: _one_type},
         adversarial=adversarial,
         traits=Traits(

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from opshift.opsets.operators import convinteger, matmulinteger
+from opshift.opsets.families.convolutions import Convolution, by_channel, conv_attributes, sums
+from opshift.opsets.operators import matmulinteger
 from opshift.opsets.operators.matmulinteger import Array
 from opshift.opsets.operators.qlinearmatmul import ends, one_each, one_or_each, quantized, requantized
 from opshift.opsets.registry.facts import Facts, constant
@@ -28,15 +29,8 @@ from opshift.opsets.registry.traits import Trait, Traits
 
 
 @dataclass(frozen=True)
-class QLinearConv:
+class QLinearConv(Convolution):
     """The position of the kernel, and the groups of channels."""
-
-    auto_pad: str = "NOTSET"
-    dilations: tuple[int, ...] | None = None
-    group: int = 1
-    kernel_shape: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
 
 
 def oracle(
@@ -53,8 +47,8 @@ def oracle(
 ) -> Array:
     """QLinearConv-10: "The bias must be quantized using scale = x_scale * w_scale and zero_point = 0"."""
     left = x.astype(np.int64) - x_zero.reshape(())
-    right = w.astype(np.int64) - convinteger.by_channel(w_zero, w.ndim)
-    total = convinteger.sums(what, left, right)
+    right = w.astype(np.int64) - by_channel(w_zero, w.ndim)
+    total = sums(what, left, right)
     behind = (-1, *(1,) * (x.ndim - 2))
     total = total if b is None else total + b.astype(np.int64).reshape(behind)
     scale = w_scale.reshape(behind) if w_scale.size > 1 else w_scale.reshape(())
@@ -97,10 +91,7 @@ def _unbiased(what: QLinearConv, operands: Operands) -> Reason | None:
 
 
 def _bind(what: QLinearConv, operands: Operands) -> Mapping[str, Any]:
-    fields = dict(vars(what))
-    if what.auto_pad != "NOTSET":
-        fields["pads"] = None
-    return {**fields, **ends(_of(operands, 7).dtype), "kernels": (-1, *(1,) * _rank(operands))}
+    return {**conv_attributes(what), **ends(_of(operands, 7).dtype), "kernels": (-1, *(1,) * _rank(operands))}
 
 
 # As onnxruntime 1.32.0 computes it: the sums in int32, the three scales as one.
@@ -154,8 +145,7 @@ def _terms(w: Facts) -> int | None:
 
 
 def _kernels(what: QLinearConv, operands: Operands) -> Mapping[str, Any]:
-    fields = {name: value for name, value in _bind(what, operands).items() if name in vars(what)}
-    return {**fields, **one_or_each(operands)}
+    return {**conv_attributes(what), **one_or_each(operands)}
 
 
 @lowering(18, applies_if=_of_floats, bind=_kernels, rounds=True, makes_floats=True)

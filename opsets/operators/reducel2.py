@@ -8,8 +8,9 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.families.merged_axes import reduced
-from opshift.opsets.families.reduction import Reduction, in_float, reduction, typed
+from opshift.opsets.families.reduction import Reduction, in_float, reduction
 from opshift.opsets.registry.facts import INTEGERS
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands
@@ -25,7 +26,7 @@ def _l2(data: Array, **options: Any) -> Array:
 
 def _floats(what: Reduction, operands: Operands) -> Reason | None:
     whole = first(operands).dtype in INTEGERS
-    return Reason("the data is of integers") if whole else typed(what, operands)
+    return Reason("the data is of integers") if whole else dtype_known(what, operands)
 
 
 @lowering(18, applies_if=_floats, bind=in_float, rounds=True)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.families.merged_axes import reduced
-from opshift.opsets.families.reduction import Reduction, in_float_or_double, reduction, typed
+from opshift.opsets.families.reduction import Reduction, in_float_or_double, reduction
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.inner_sums import InnerSum, SumUse
 from opshift.opsets.registry.lowering import lowering, op
@@ -34,7 +35,7 @@ def _limits(what: Reduction, operands: Operands) -> Mapping[str, Any]:
     return {**bound, "least": Tensor(np.array(-most)), "most": Tensor(np.array(most))}
 
 
-@lowering(18, applies_if=typed, bind=_limits, rounds=True)
+@lowering(18, applies_if=dtype_known, bind=_limits, rounds=True)
 def shifted(data, axes, keepdims: int, noop: int, within: int, to: int, least: float, most: float):
     """Subtract the greatest element first, so that no exponential is above 1, and not all are 0.
 

@@ -11,8 +11,9 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.families.merged_axes import reduced
-from opshift.opsets.families.reduction import Reduction, in_float, reduction, typed
+from opshift.opsets.families.reduction import Reduction, in_float, reduction
 from opshift.opsets.families.reduction_steps import global_average, reduced_axes
 from opshift.opsets.registry.facts import Tensor
 from opshift.opsets.registry.lowering import Reason, lowering, op
@@ -38,7 +39,7 @@ def _number(what: Reduction, operands: Operands) -> int | None:
 
 
 def _averaged(what: Reduction, operands: Operands) -> Reason | None:
-    if reason := typed(what, operands):
+    if reason := dtype_known(what, operands):
         return reason
     axes = operands[1]
     known = axes is None or axes.known is not None
@@ -59,8 +60,8 @@ def _uncounted(what: Reduction, operands: Operands) -> Reason | None:
 
 def _within(what: Reduction, operands: Operands) -> Mapping[str, Any]:
     bound = in_float(what, operands)
-    kind = onnx.helper.tensor_dtype_to_np_dtype(bound["within"] or TensorProto.FLOAT)
-    return {**bound, "number": Tensor(np.array(_number(what, operands) or 1, kind))}
+    numpy_type = onnx.helper.tensor_dtype_to_np_dtype(bound["within"] or TensorProto.FLOAT)
+    return {**bound, "number": Tensor(np.array(_number(what, operands) or 1, numpy_type))}
 
 
 @lowering(18, applies_if=_counted, bind=_within, rounds=True)

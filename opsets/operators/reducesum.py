@@ -53,9 +53,9 @@ def _last_but_one(what: Reduction, operands: Operands) -> Reason | None:
 
 def _ones(what: Reduction, operands: Operands) -> Mapping[str, Any]:
     length = bounded(length_of(what, operands) or 1)
-    kind = onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or TensorProto.FLOAT)
-    column = np.ones((length, 1), kind)
-    return {"column": Tensor(column), "row": Tensor(column.T), "one": Tensor(np.ones(1, kind))}
+    numpy_type = onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or TensorProto.FLOAT)
+    column = np.ones((length, 1), numpy_type)
+    return {"column": Tensor(column), "row": Tensor(column.T), "one": Tensor(np.ones(1, numpy_type))}
 
 
 @lowering(13, applies_if=_last, bind=_ones, rounds=True)

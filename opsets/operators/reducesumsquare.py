@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.families.merged_axes import reduced
-from opshift.opsets.families.reduction import in_float, reduction, typed
+from opshift.opsets.families.reduction import in_float, reduction
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.traits import Flow, Integers, Trait, Traits, roots
@@ -20,7 +21,7 @@ def _sum_square(data: Array, **options: Any) -> Array:
     return result
 
 
-@lowering(18, applies_if=typed, bind=in_float, rounds=True)
+@lowering(18, applies_if=dtype_known, bind=in_float, rounds=True)
 def of_squares(data, axes, keepdims: int, noop: int, within: int, to: int):
     """Sum the squares, in float where the input is of halves."""
     wide = op.Cast(data, to=within)

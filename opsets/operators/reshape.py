@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
-from opshift.opsets.registry.facts import Dim, Tensor, constant
+from opshift.opsets.registry.facts import Dim, constant
 from opshift.opsets.registry.lowering import Reason, lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.quantized_form import moved
@@ -87,67 +85,39 @@ def shape(meaning: Reshape, operands: Operands) -> tuple[Dim, ...] | None:
     return tuple(None if dim == -1 or (dim == 0 and not meaning.allowzero) else dim for dim in copied)
 
 
-def _zero_may_come(meaning: Reshape, operands: Operands) -> Reason | None:
+def _of_known_rank(meaning: Reshape, operands: Operands) -> Reason | None:
     if not meaning.allowzero:
-        return Reason("zeros copy")
-    if first(operands).dtype == TensorProto.STRING:
-        return Reason("onnxruntime 1.31.1 gathers slices of strings wrongly")
-    return None if first(operands).dtype is not None else Reason("the element type is unknown", missing=True)
+        return Reason("")
+    rank = None if operands[1] is None else operands[1].size
+    if rank is None:
+        return Reason("the rank of the result is unknown", missing=True)
+    return None if rank else Reason("the result is a scalar")
 
 
-def _like(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
-    return {"like": first(operands).dtype}
+def _of_unknown_rank(meaning: Reshape, operands: Operands) -> Reason | None:
+    if not meaning.allowzero:
+        return Reason("")
+    return None if _of_known_rank(meaning, operands) is not None else Reason("the rank of the result is known")
 
 
-def _no_dim_inferred(meaning: Reshape, operands: Operands) -> Reason | None:
-    if reason := _zero_may_come(meaning, operands):
-        return reason
-    wanted = _wanted(operands)
-    if not wanted or any(dim is None or (isinstance(dim, int) and dim < 0) for dim in wanted):
-        return Reason("a dimension may be inferred, or the rank be 0")
-    return None
+def _column(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
+    rank = operands[1].size if operands[1] is not None else None
+    return {"column": (-1,) + (1,) * ((rank or 1) - 1)}
 
 
-def _one(meaning: Reshape, operands: Operands) -> Mapping[str, Any]:
-    kind = onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or TensorProto.FLOAT)
-    return {"one": Tensor(np.ones(1, kind))}
+@lowering(13, applies_if=_of_known_rank, bind=_column)
+def tiled(data, shape, column: Sequence[int]):
+    """Give a tensor without elements zeros where the shape has some, which Reshape then copies."""
+    ones = op.Cast(op.Cast(shape, to=9), to=7)
+    return op.Reshape(op.Tile(op.Reshape(data, column), ones), shape)
 
 
-@lowering(13, applies_if=_no_dim_inferred, bind=_one, cost=5)
-def scattered(data, shape, one: Sequence[int]):
-    """Put the elements into a tensor of the new shape, one after the other: the places of ones are in this order."""
-    ones = op.Expand(one, shape)
-    return op.ScatterND(ones, op.Transpose(op.NonZero(ones), perm=[1, 0]), op.Reshape(data, [-1]))
-
-
-@lowering(13, applies_if=_zero_may_come, bind=_one, cost=8)
-def scattered_after_inference(data, shape, one: Sequence[int]):
-    """Do the same where a dimension is inferred, or the rank may be 0, with an axis more.
-
-    Reshape-14: with allowzero a zero and -1 cannot both be there, so what is inferred can be divided out.
-    """
-    inferred = op.Div(op.Size(data), op.Max(op.Abs(op.ReduceProd(shape, keepdims=0)), 1))
-    wanted = op.Where(op.Equal(shape, -1), inferred, shape)
-    ones = op.Expand(one, op.Concat(wanted, [1], axis=0))
-    return op.Squeeze(op.ScatterND(ones, op.Transpose(op.NonZero(ones), perm=[1, 0]), op.Reshape(data, [-1])), [-1])
-
-
-@lowering(13, applies_if=_zero_may_come, bind=_like, cost=10)
-def padded(data, shape, like: int):
-    """Fill an empty tensor up so that no dimension is zero, reshape, and cut the zeros again by Tile."""
-    free = op.Cast(op.Equal(shape, -1), to=7)
-    # Reshape-14: with allowzero a zero and -1 cannot both be there, so what is free can be divided out.
-    zero = op.Cast(op.Equal(shape, 0), to=7)
-    share = op.Div(op.Size(data), op.ReduceProd(shape + zero + 2 * free, keepdims=1))
-    wanted = shape * (1 - free) + share * free
-    empty = op.Cast(op.Equal(wanted, 0), to=7)
-    positive = wanted + empty
-    count = op.ReduceProd(positive, keepdims=1)
-    filler = op.Tile(op.Cast([0.0], to=like), count)
-    # As rows of the wanted count there are two where data has any elements, and one, the filler, where it has none.
-    rows = op.Reshape(op.Concat(op.Reshape(data, [-1]), filler, axis=0), op.Concat([-1], count, axis=0))
-    filled = op.Gather(rows, 0, axis=0)
-    return op.Tile(op.Reshape(filled, positive), 1 - empty)
+@lowering(13, applies_if=_of_unknown_rank)
+def tiled_behind(data, shape):
+    """Do the same where the length of the shape is unknown, with all elements along an axis behind the zeros."""
+    ones = op.Cast(op.Cast(shape, to=9), to=7)
+    column = op.Concat(shape * 0 + 1, [-1], axis=0)
+    return op.Reshape(op.Tile(op.Reshape(data, column), op.Concat(ones, [1], axis=0)), shape)
 
 
 def _idle(meaning: Reshape, operands: Operands) -> bool:
@@ -185,7 +155,7 @@ OPERATOR = Operator(
     moves_data=True,
     idle=_idle,
     neutral=lambda what, operands: 0,
-    lowerings=(scattered, scattered_after_inference, padded),
+    lowerings=(tiled, tiled_behind),
     traits=Traits(
         quantized="Reshape",
         form=moved("data"),

@@ -484,14 +484,14 @@ def _next(what: Resize, operands: Operands) -> tuple[int, np.ndarray[Any, Any]] 
     x = first(operands)
     if what.keep_aspect_ratio_policy != "stretch" or what.coordinate_transformation_mode == CROP:
         return Reason("it crops or keeps the aspect ratio")
-    given = operands[2] if _empty(operands, 3) else operands[3]
-    if given is None or given.known is None or x.rank is None:
+    factors = operands[2] if _empty(operands, 3) else operands[3]
+    if factors is None or factors.known is None or x.rank is None:
         return Reason("the rank, or what it is resized to, is computed at run time", missing=True)
     axes = range(x.rank) if what.axes is None else what.axes
-    if given.known.shape != (len(axes),):
+    if factors.known.shape != (len(axes),):
         return Reason("there is not one number for each axis")
     for place, axis in reversed(list(enumerate(axes))):
-        length, number = x.dim(axis), given.known[place]
+        length, number = x.dim(axis), factors.known[place]
         if _empty(operands, 3) and number == 1:
             continue
         if not isinstance(length, int) or not length:
@@ -550,23 +550,23 @@ def _scale_of_each(what: Resize, operands: Operands) -> list[tuple[np.float32, i
     x = first(operands)
     if what.coordinate_transformation_mode == CROP:
         return Reason("it crops")
-    given = operands[2] if _empty(operands, 3) else operands[3]
-    if given is None or given.known is None or x.shape is None:
+    factors = operands[2] if _empty(operands, 3) else operands[3]
+    if factors is None or factors.known is None or x.shape is None:
         return Reason("the rank, or what it is resized to, is computed at run time", missing=True)
     axes = tuple(range(len(x.shape))) if what.axes is None else what.axes
-    if given.known.shape != (len(axes),):
+    if factors.known.shape != (len(axes),):
         return Reason("there is not one number for each axis")
     found = [(np.float32(1), 0)] * len(x.shape)
     if what.keep_aspect_ratio_policy != "stretch":
         lengths = [dim for axis in axes if isinstance(dim := x.shape[axis], int) and dim]
         if len(lengths) != len(axes):
             return Reason("the length of an axis is unknown, or none", missing=True)
-        kept = _kept(what, lengths, given.known)
+        kept = _kept(what, lengths, factors.known)
         for axis, count in zip(axes, lengths, strict=True):
             found[axis] = kept, _rounded(count, kept)
         none_left = any(found[axis][1] == 0 for axis in axes)
         return Reason("no element is left along an axis") if none_left else found
-    for axis, number in zip(axes, given.known, strict=True):
+    for axis, number in zip(axes, factors.known, strict=True):
         length = x.shape[axis]
         if _empty(operands, 3) and number == 1:
             continue
@@ -691,13 +691,13 @@ def _may_change(what: Resize, operands: Operands) -> tuple[list[int], list[int]]
     See `_interpolated`: with more than three axes, the first two are a batch and channels. It changes neither, but for
     channels behind height and width. The text allows both.
     """
-    rank, given = first(operands).rank, operands[2] if _empty(operands, 3) else operands[3]
+    rank, factors = first(operands).rank, operands[2] if _empty(operands, 3) else operands[3]
     if what.keep_aspect_ratio_policy != "stretch" or what.coordinate_transformation_mode == CROP or what.antialias:
         return Reason("it crops, keeps the aspect ratio, or its sums have more elements the more it shrinks")
-    if given is None or rank is None:
+    if factors is None or rank is None:
         return Reason("the rank is unknown", missing=True)
     axes = range(rank) if what.axes is None else what.axes
-    numbers = [None] * len(axes) if given.known is None else given.known.tolist()
+    numbers = [None] * len(axes) if factors.known is None else factors.known.tolist()
     if len(numbers) != len(axes):
         return Reason("there is not one number for each axis")
     kept = [1 if _empty(operands, 3) else first(operands).dim(axis) for axis in axes]

@@ -244,9 +244,9 @@ def _writes(what: ScatterElements, operands: Operands) -> Reason | None:
         return reason
     count = (operands[1] or Facts()).dim(what.axis)
     # Of no updates there is no last one.
-    return (
-        None if count and isinstance(count, int) else Reason("the number of updates is unknown, or zero", missing=True)
-    )
+    if isinstance(count, int):
+        return None if count else Reason("there are no updates")
+    return Reason("the number of updates is unknown", missing=True)
 
 
 def _one_by_one(what: ScatterElements, operands: Operands) -> Mapping[str, Any]:

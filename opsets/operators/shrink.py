@@ -10,8 +10,9 @@ import numpy as np
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.families.merged_axes import elementwise
-from opshift.opsets.registry.lowering import Reason, lowering, op
+from opshift.opsets.registry.lowering import lowering, op
 from opshift.opsets.registry.operator import Operands, Operator, Version
 from opshift.opsets.registry.traits import Flow, Integers, Trait, Traits
 
@@ -54,17 +55,13 @@ def _written(what: Shrink, operands: Operands) -> Mapping[str, Any]:
     return {"bias": what.bias, "lambd": what.lambd}
 
 
-def _typed(what: Shrink, operands: Operands) -> Reason | None:
-    return Reason("the element type is unknown", missing=True) if first(operands).dtype is None else None
-
-
 def _types(what: Shrink, operands: Operands) -> Mapping[str, Any]:
     dtype = first(operands).dtype
     within = TensorProto.DOUBLE if what.double and dtype == TensorProto.DOUBLE else TensorProto.FLOAT
     return {"bias": what.bias, "lambd": what.lambd, "least": -what.lambd, "within": within, "to": dtype}
 
 
-@lowering(13, applies_if=_typed, bind=_types)
+@lowering(13, applies_if=dtype_known, bind=_types)
 def compared(x, bias: float, lambd: float, least: float, within: int, to: int):
     """Compare and add in float, since a half or an integer need not hold the attributes."""
     wide = op.Cast(x, to=within)

@@ -106,10 +106,10 @@ def reshaped_to_others_than_one(data, axes):
 def equal_dims(node: NodeShapes) -> Pairs:
     """Yield the dims of the axes that are removed, which are 1."""
     dims = node.inputs[0]
-    given = node.attributes.get("axes") if len(node.inputs) < 2 else node.constant(1)
-    if dims is None or given is None:
+    axes = node.attributes.get("axes") if len(node.inputs) < 2 else node.constant(1)
+    if dims is None or axes is None:
         return
-    for axis in np.asarray(given).reshape(-1).tolist():
+    for axis in np.asarray(axes).reshape(-1).tolist():
         if -len(dims) <= axis < len(dims):
             yield dims[axis], 1
 

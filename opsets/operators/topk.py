@@ -11,6 +11,7 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.families.axes import first, one_axis
+from opshift.opsets.families.element_types import dtype_known
 from opshift.opsets.families.merged_axes import along_axis
 from opshift.opsets.registry import value_ranges
 from opshift.opsets.registry.facts import FLOATS, INTEGERS, Tensor, constant
@@ -82,8 +83,8 @@ def in_order(x, k):
 def _smallest(what: TopK, operands: Operands) -> Reason | None:
     if what.largest:
         return Reason("the largest are wanted")
-    if first(operands).dtype is None:
-        return Reason("the element type is unknown", missing=True)
+    if reason := dtype_known(what, operands):
+        return reason
     return None if first(operands).dtype in FLOATS else Reason("not all numbers of the type have a negative")
 
 
@@ -195,14 +196,14 @@ def _cut(what: TopK, operands: Operands) -> Mapping[str, Any]:
     data, parts = first(operands), _parts(what, operands)
     assert not isinstance(parts, Reason)
     count, each, k = parts
-    kind = onnx.helper.tensor_dtype_to_np_dtype(data.dtype or TensorProto.FLOAT)
-    lowest = np.iinfo(kind).min if data.dtype in INTEGERS else -np.inf
+    numpy_type = onnx.helper.tensor_dtype_to_np_dtype(data.dtype or TensorProto.FLOAT)
+    lowest = np.iinfo(numpy_type).min if data.dtype in INTEGERS else -np.inf
     same = (0,) * ((data.rank or 1) - 1)
     length = data.dim(what.axis)
     pads = (*same, 0, *same, count * each - length if isinstance(length, int) else 0)
     return {
         "pads": pads,
-        "lowest": Tensor(np.array(lowest, kind)),
+        "lowest": Tensor(np.array(lowest, numpy_type)),
         "apart": (*same, count, each),
         "together": (*same, count * k),
         "starts": Tensor(np.arange(count)[:, None] * each),

@@ -63,10 +63,10 @@ def _key(body: FunctionType, opset: int) -> str:
 def _digest(path: str) -> str:
     """Return a digest of a source file; empty if there is none."""
     try:
-        source = Path(path).read_bytes()
+        code = Path(path).read_bytes()
     except OSError:
         return ""
-    return hashlib.sha256(source.replace(b"\r\n", b"\n")).hexdigest()[:16]
+    return hashlib.sha256(code.replace(b"\r\n", b"\n")).hexdigest()[:16]
 
 
 @functools.cache

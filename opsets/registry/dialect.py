@@ -88,19 +88,19 @@ def raw_schema(domain: str, name: str) -> onnx.defs.OpSchema | None:
 
 
 def _parameter(one: Sequence[str]) -> onnx.defs.OpSchema.FormalParameter:
-    name, kind, *marks = one
+    name, type_name, *marks = one
     option = next((_OPTIONS[mark] for mark in marks if mark in _OPTIONS), None)
     return onnx.defs.OpSchema.FormalParameter(
         name,
-        kind,
+        type_name,
         param_option=option or onnx.defs.OpSchema.FormalParameterOption.Single,
         is_homogeneous="heterogeneous" not in marks,
     )
 
 
 def _attribute(name: str, one: Sequence[Any]) -> onnx.defs.OpSchema.Attribute:
-    kind = getattr(onnx.defs.OpSchema.AttrType, one[0])
+    type_name = getattr(onnx.defs.OpSchema.AttrType, one[0])
     if one[1:2] == ["default"]:
-        default = onnx.helper.make_attribute(name, one[2], attr_type=int(kind.value))
+        default = onnx.helper.make_attribute(name, one[2], attr_type=int(type_name.value))
         return onnx.defs.OpSchema.Attribute(name, default)
-    return onnx.defs.OpSchema.Attribute(name, kind, required=one[1:] == ["required"])
+    return onnx.defs.OpSchema.Attribute(name, type_name, required=one[1:] == ["required"])

@@ -32,8 +32,8 @@ class SameMeaning:
     """
 
     operator: str
-    source: int
-    target: int
+    source_version: int
+    target_version: int
     changes: tuple[str, ...] = ()
     new_attributes: Mapping[str, Default] = field(default_factory=dict, hash=False)
 
@@ -65,10 +65,10 @@ class Row:
     carried: str = ""
 
 
-def same_meaning(operator: str, source: int, target: int) -> SameMeaning | None:
+def same_meaning(operator: str, source_version: int, target_version: int) -> SameMeaning | None:
     """Return the conditions for a change between two versions of a default-domain node; None unless rows link them."""
-    oldest, newest = sorted((source, target))
-    down = target < source
+    oldest, newest = sorted((source_version, target_version))
+    down = target_version < source_version
     rows = [row for row in table().get(operator, ()) if oldest <= row.versions[0] and row.versions[1] <= newest]
     # Rows are sorted oldest first; a gap shows as a row's end that is not the next row's start.
     steps = [oldest, *(row.versions[1] for row in rows)]
@@ -82,8 +82,8 @@ def same_meaning(operator: str, source: int, target: int) -> SameMeaning | None:
     changes = tuple(row.change for row in rows)
     return SameMeaning(
         operator,
-        source,
-        target,
+        source_version,
+        target_version,
         changes[::-1] if down else changes,
         new_attributes,
     )
@@ -119,9 +119,9 @@ def schema_text(schema: onnx.defs.OpSchema) -> str:
         required = "required" if attribute.required else "optional"
         lines.append(f"attribute {name} {_bare(attribute.type)} {required} default {value!r}")
         lines += _paragraph(attribute.description)
-    for kind, parameters in (("input", schema.inputs), ("output", schema.outputs)):
+    for role, parameters in (("input", schema.inputs), ("output", schema.outputs)):
         for parameter in parameters:
-            lines.append(f"{kind} {parameter.name} {_bare(parameter.option)} {parameter.type_str}")
+            lines.append(f"{role} {parameter.name} {_bare(parameter.option)} {parameter.type_str}")
             lines += _paragraph(parameter.description)
     for constraint in sorted(schema.type_constraints, key=lambda constraint: constraint.type_param_str):
         lines.append(f"type {constraint.type_param_str} {', '.join(sorted(constraint.allowed_type_strs))}")

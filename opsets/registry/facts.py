@@ -81,12 +81,12 @@ class Tensor:
     @functools.cached_property
     def digest(self) -> bytes:
         """A key of dtype, shape and elements."""
-        body = (
+        text = (
             repr(self.array.tolist()).encode("utf-8", "surrogateescape")
             if self.array.dtype == object
             else self.array.tobytes()
         )
-        return hashlib.blake2b(f"{self.array.dtype}{self.array.shape}".encode() + body, digest_size=16).digest()
+        return hashlib.blake2b(f"{self.array.dtype}{self.array.shape}".encode() + text, digest_size=16).digest()
 
     def __eq__(self, other: object) -> bool:
         """Compare by contents."""

@@ -84,8 +84,8 @@ def values_of(value: int, past: int) -> Callable[[Sequence[Any]], Any]:
     """Return a function that arranges values as rows by key, past values first, from the inputs at two indices."""
 
     def rows(inputs: Sequence[Any]) -> Any:
-        given = [inputs[place] if place < len(inputs) else None for place in (past, value)]
-        every = [np.moveaxis(one, -2, 0).reshape(one.shape[-2], -1) for one in given if one is not None and one.size]
+        found = [inputs[place] if place < len(inputs) else None for place in (past, value)]
+        every = [np.moveaxis(one, -2, 0).reshape(one.shape[-2], -1) for one in found if one is not None and one.size]
         return np.concatenate(every) if every and len({one.shape[1] for one in every}) == 1 else None
 
     return rows

@@ -332,7 +332,7 @@ def lowering(
     """Return a decorator that makes a lowering of an onnxscript function, with the function's name."""
 
     def decorate(body: Callable[..., Any]) -> Lowering:
-        kind = VariadicLowering if variadic else Lowering
-        return kind(body.__name__, opset, body, applies_if, bind, assumes, cost, rounds, carries, makes_floats)
+        lowering_type = VariadicLowering if variadic else Lowering
+        return lowering_type(body.__name__, opset, body, applies_if, bind, assumes, cost, rounds, carries, makes_floats)
 
     return decorate

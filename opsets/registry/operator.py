@@ -220,9 +220,9 @@ def lift(operator: Operator, node: Node, semantics: str) -> Lifted | Reason:
     """Return the meaning of a node of this operator, or the reason why its meaning is unknown."""
     if node.domain == SPELLING and operator.domain != SPELLING:
         meaning = _adjusted_to_outputs(operator, operator.meaning(**node.attributes), node.used)
-        given = range(len(node.inputs))
+        positions = range(len(node.inputs))
         left_out = (None,) * (0 if operator.variadic else len(operator.operands) - len(node.inputs))
-        return _normal(Lifted(operator, meaning, (*node.inputs, *left_out), (*given, *left_out), node.used))
+        return _normal(Lifted(operator, meaning, (*node.inputs, *left_out), (*positions, *left_out), node.used))
     version = operator.version(node.since_version)
     schema = schema_read_at(node.domain, node.name, node.since_version)
     if version is None or schema is None:
@@ -288,8 +288,7 @@ def _normal(lifted: Lifted) -> Lifted:
         return lifted
     meaning, operands = lifted.operator.normal(lifted.meaning, lifted.operands)
     sources = tuple(
-        source if new == old else None
-        for source, new, old in zip(lifted.sources, operands, lifted.operands, strict=True)
+        index if new == old else None for index, new, old in zip(lifted.sources, operands, lifted.operands, strict=True)
     )
     return dataclasses.replace(lifted, meaning=meaning, operands=operands, sources=sources)
 
@@ -330,9 +329,9 @@ def write_native(lifted: Lifted, opset: int) -> Native | Reason:
                     attributes[field.name] = value
             elif value != field.default:
                 return Reason(f"{label} has no {field.name}={value}")
-    given = len(schema.outputs) if schema.outputs and not schema.outputs[-1].variadic else len(lifted.used)
-    if any(lifted.used[given:]):
-        return Reason(f"{label} has no output {given}")
+    declared = len(schema.outputs) if schema.outputs and not schema.outputs[-1].variadic else len(lifted.used)
+    if any(lifted.used[declared:]):
+        return Reason(f"{label} has no output {declared}")
     inputs: list[int | None] = []
     if operator.variadic:
         return Native(schema.since_version, attributes, tuple(range(len(lifted.operands))))

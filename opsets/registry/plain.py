@@ -39,8 +39,8 @@ def of_two_shapes(meaning: Plain, operands: Operands) -> Reason | None:
     """Require two float tensors whose shapes are not known to be equal."""
     if len(operands) != 2 or one_shape(meaning, operands) is None:
         return Reason("the inputs are not two of different shapes")
-    floats = all(facts is not None and facts.dtype in FLOATS for facts in operands)
-    return None if floats else Reason("the inputs are not known to be floats", missing=True)
+    dtypes = {None if facts is None else facts.dtype for facts in operands}
+    return None if dtypes <= FLOATS else Reason("the inputs are not known to be floats", missing=None in dtypes)
 
 
 def own_type(meaning: Plain, operands: Operands) -> Mapping[str, Any]:
@@ -73,8 +73,8 @@ def in_wide_type(**numbers: float) -> Callable[[Any, Operands], Mapping[str, Any
     def bind(meaning: Any, operands: Operands) -> Mapping[str, Any]:
         to = operands[0].dtype if operands[0] else None
         within = TensorProto.FLOAT if to in {None, TensorProto.FLOAT16, TensorProto.BFLOAT16} else to
-        kind = onnx.helper.tensor_dtype_to_np_dtype(within or TensorProto.FLOAT)
-        bound = {name: Tensor(np.array(number, kind)) for name, number in numbers.items()}
+        numpy_type = onnx.helper.tensor_dtype_to_np_dtype(within or TensorProto.FLOAT)
+        bound = {name: Tensor(np.array(number, numpy_type)) for name, number in numbers.items()}
         return {**bound, "within": within, "to": to}
 
     return bind

@@ -59,7 +59,6 @@ SCHEMA_ONLY: Mapping[str, Traits] = {
     "StringNormalizer": Traits(strings=Strings.CASES),
     "StringSplit": Traits(strings=Strings.DELIMITER),
     "SwiGLU": Traits(floats=(Trait.WEIGHS,)),
-    "TfIdfVectorizer": Traits(strings=Strings.LISTED),
     "ThresholdedRelu": Traits(
         floats=(Trait.PIECEWISE, Trait.STEPS), bounds=("alpha",), flow=Flow.POINTWISE, exact_body=True
     ),

@@ -122,8 +122,8 @@ def boxes_and_scores(node: NodeShapes, boxes: Shape, scores: Shape) -> Pairs:
 
 def parts(node: NodeShapes) -> Iterable[int]:
     """Return the length of an axis that is split into parts of given lengths."""
-    given = node.constant(1) if len(node.inputs) > 1 else node.attributes.get("split")
-    return [] if given is None or not np.ndim(given) else [int(np.sum(given))]
+    lengths = node.constant(1) if len(node.inputs) > 1 else node.attributes.get("split")
+    return [] if lengths is None or not np.ndim(lengths) else [int(np.sum(lengths))]
 
 
 def blocks(dimensions: int) -> Callable[[NodeShapes], Iterable[int]]:

@@ -186,8 +186,8 @@ def _rows(node: Node, data: Facts) -> tuple[str, int]:
     axis = node.attributes.get("axis")
     if axis is None:
         axes = node.inputs[1].known if len(node.inputs) > 1 and node.inputs[1] is not None else None
-        given = axes.tolist() if axes is not None else node.attributes.get("axes", (-1,))
-        axis = given[-1] if given else -1
+        listed = axes.tolist() if axes is not None else node.attributes.get("axes", (-1,))
+        axis = listed[-1] if listed else -1
     dims = data.shape or (None,)
     axis = axis if -len(dims) <= axis < len(dims) else -1
     rest = dims[axis:][1:]

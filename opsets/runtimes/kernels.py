@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +13,13 @@ import onnx
 from onnx import TensorProto
 
 from opshift.opsets.native import onnx_process
-from opshift.opsets.registry.dialect import MICROSOFT
 from opshift.opsets.registry.facts import Facts, Tensor, constant, freeze, tensor_of, type_name
 from opshift.opsets.registry.operator import Node, operator_for
 from opshift.opsets.registry.schema import (
     NEWEST,
-    OLDEST,
     Parameter,
     Schema,
     attribute_value,
-    foreign_operators,
     schema_at,
     schema_read_at,
 )
@@ -49,7 +45,8 @@ _UNWRITTEN = {name: frozenset({"tensor(double)"}) for name in ("GRU", "LSTM")}
 
 
 @functools.cache
-def _kernels() -> Mapping[str, tuple[Kernel, ...]]:
+def kernel_table() -> Mapping[str, tuple[Kernel, ...]]:
+    """Return the kernels of onnxruntime's CPU provider, by operator of the default domain."""
     from onnxruntime.capi import onnxruntime_pybind11_state as native
 
     found: dict[str, list[Kernel]] = {}
@@ -110,7 +107,7 @@ def runs_by_body(name: str, opset: int) -> bool:
     """
     loaded = newest_opset()
     schema = schema_read_at("", name, min(opset, loaded or opset, NEWEST))
-    return schema is None or not any(one.serves(schema.since_version) for one in _kernels().get(name, ()))
+    return schema is None or not any(one.serves(schema.since_version) for one in kernel_table().get(name, ()))
 
 
 @functools.cache
@@ -181,7 +178,7 @@ def computes_wrongly(node: Node) -> str | None:
 
 
 @functools.cache
-def _inlined(name: str, opset: int) -> bool:
+def is_inlined(name: str, opset: int) -> bool:
     """Return whether onnxruntime inlines an operator's body at an opset: not if an operator in it has a newer version.
 
     Seen for Swish in 1.31.1, which runs at 24 but not at 25, where Constant and CastLike changed.
@@ -220,14 +217,14 @@ class WrongBody:
 def wrong_body(name: str, opset: int) -> WrongBody | None:
     """Return the body that onnxruntime inlines for an operator at an opset, if opshift never uses it as a lowering."""
     schema = schema_at("", name, opset)
-    if not schema or not _inlined(name, opset):
+    if not schema or not is_inlined(name, opset):
         return None
     operator = operator_for("", name)
     if not operator or not operator.body_unused:
         return None
     parameter = schema.input(0)
     variable = parameter.type_variable if parameter else ""
-    serving = [kernel for kernel in _kernels().get(name, ()) if kernel.serves(schema.since_version)]
+    serving = [kernel for kernel in kernel_table().get(name, ()) if kernel.serves(schema.since_version)]
     if not all(variable in kernel.types for kernel in serving):
         return None
     types = frozenset(one for kernel in serving for one in kernel.types[variable])
@@ -235,44 +232,46 @@ def wrong_body(name: str, opset: int) -> WrongBody | None:
     return None if complete else WrongBody(operator.body_unused, types)
 
 
-def loses(name: str, source: int, target: int) -> bool:
+def loses(name: str, source_opset: int, target_opset: int) -> bool:
     """Return whether onnxruntime runs a kernel-less operator by its body at one opset, but not at another."""
-    inlined_then_only = _inlined(name, source) and not _inlined(name, target)
-    return inlined_then_only and newest_opset() is not None and name not in _kernels()
+    inlined_then_only = is_inlined(name, source_opset) and not is_inlined(name, target_opset)
+    return inlined_then_only and newest_opset() is not None and name not in kernel_table()
 
 
 @functools.cache
-def lost_types(name: str, source: int, target: int) -> frozenset[str]:
+def lost_types(name: str, source_opset: int, target_opset: int) -> frozenset[str]:
     """Return the types for which onnxruntime runs an operator at the source's opset, but not at the target's.
 
     These are types such as `tensor(uint8)` of its first input, and of outputs whose type an attribute names (windows of
     float16). Types that the operator does not accept at the target are not included.
     """
-    before, after = schema_at("", name, source), schema_at("", name, target)
-    if source == target or before is None or after is None or newest_opset() is None:
+    before, after = schema_at("", name, source_opset), schema_at("", name, target_opset)
+    if source_opset == target_opset or before is None or after is None or newest_opset() is None:
         return frozenset()
-    if before.since_version == after.since_version and not (_inlined(name, source) or _inlined(name, target)):
+    if before.since_version == after.since_version and not (
+        is_inlined(name, source_opset) or is_inlined(name, target_opset)
+    ):
         return frozenset()  # one version has the same kernels at all opsets, but a body only at some
     found: frozenset[str] = frozenset()
     for then, now in zip(_deciding(before), _deciding(after), strict=False):
-        found |= (_served(before, then, source) - _served(after, now, target)) & now.types
+        found |= (_served(before, then, source_opset) - _served(after, now, target_opset)) & now.types
     return found
 
 
 def _deciding(schema: Schema) -> list[Parameter]:
     """Return the first input, and the outputs whose type no input has."""
     first = schema.input(0)
-    given = {parameter.type_variable for parameter in schema.inputs}
-    others = [parameter for parameter in schema.outputs if parameter.type_variable not in given]
+    bound = {parameter.type_variable for parameter in schema.inputs}
+    others = [parameter for parameter in schema.outputs if parameter.type_variable not in bound]
     return others if first is None else [first, *others]
 
 
 def _served(schema: Schema, parameter: Parameter, opset: int) -> frozenset[str]:
     """Return the types of a parameter for which onnxruntime has a kernel, or a body that runs, at an opset."""
-    kernels = [kernel for kernel in _kernels().get(schema.name, ()) if kernel.serves(schema.since_version)]
+    kernels = [kernel for kernel in kernel_table().get(schema.name, ()) if kernel.serves(schema.since_version)]
     types = frozenset().union(*(kernel.types.get(parameter.type_variable, parameter.types) for kernel in kernels))
     first = parameter is schema.input(0)
-    if not _inlined(schema.name, opset):
+    if not is_inlined(schema.name, opset):
         return types | {"tensor(float16)"} if "tensor(float)" in types and first else types
     return (
         parameter.types
@@ -300,7 +299,7 @@ def _body_of_type_runs(schema: Schema, opset: int, type_text: str) -> bool:
 def _runs_as_body(node: Node, opset: int) -> bool:
     """Return whether onnxruntime correctly runs the body that it inlines for a node, as far as the types are known."""
     operator = operator_for("", node.name)
-    if not _inlined(node.name, opset) or (operator and operator.body_unused):
+    if not is_inlined(node.name, opset) or (operator and operator.body_unused):
         return False
     dtypes = tuple(None if facts is None else facts.dtype or 0 for facts in node.inputs)
     return 0 in dtypes or _body_runs(node.name, opset, tuple(sorted(node.attributes.items())), dtypes, len(node.used))
@@ -370,7 +369,7 @@ def _fits(one: onnx.NodeProto, known: Mapping[str, int], opset: int) -> bool:
 def _misfits(node: Node, opset: int) -> bool:
     """Return whether onnxruntime inlines a body for a node whose types conflict."""
     dtypes = tuple(None if facts is None else facts.dtype or 0 for facts in node.inputs)
-    if 0 in dtypes or not _inlined(node.name, opset):
+    if 0 in dtypes or not is_inlined(node.name, opset):
         return False
     found = _typed_body(node.name, opset, tuple(sorted(node.attributes.items())), dtypes, len(node.used))
     return found is not None and not all(_fits(one, found[1], opset) for one in found[0])
@@ -446,7 +445,7 @@ def _inner_runs(one: onnx.NodeProto, known: Mapping[str, int], opset: int, right
     node = Node("", one.op_type, schema.since_version, attributes, inputs, (True,) * len(one.output))
     if has_kernel(node, schema, opset):
         return True
-    if rightly or not _inlined(one.op_type, opset):
+    if rightly or not is_inlined(one.op_type, opset):
         return False
     dtypes = tuple(None if facts is None else facts.dtype for facts in inputs)
     return _body_runs(one.op_type, opset, tuple(sorted(attributes.items())), dtypes, len(one.output), rightly=False)
@@ -461,9 +460,9 @@ def runs(name: str, opset: int) -> bool:
     schema = schema_at("", name, min(opset, loaded, NEWEST))
     if schema is None:
         return schema_at("", name, opset) is None
-    if any(one.serves(schema.since_version) for one in _kernels().get(name, ())):
+    if any(one.serves(schema.since_version) for one in kernel_table().get(name, ())):
         return True
-    if not _inlined(name, min(opset, loaded)):
+    if not is_inlined(name, min(opset, loaded)):
         return False
     # The body of Bernoulli has RandomUniformLike-22, for which onnxruntime 1.32.0 has no kernel.
     needed = [parameter for index in range(schema.raw.min_input) if (parameter := schema.input(index)) is not None]
@@ -476,14 +475,18 @@ def _usual(types: Iterable[str]) -> int:
 
 
 @functools.cache
-def last_that_runs(name: str, source: int, target: int) -> int | None:
+def last_that_runs(name: str, source_opset: int, target_opset: int) -> int | None:
     """Return the opset nearest to the target, coming from the source, at which onnxruntime runs an operator.
 
     Return None if it runs the operator at the target, or does not run it at the source.
     """
-    if runs(name, target) or not runs(name, source):
+    if runs(name, target_opset) or not runs(name, source_opset):
         return None
-    between = range(target - 1, source - 1, -1) if target > source else range(target + 1, source + 1)
+    between = (
+        range(target_opset - 1, source_opset - 1, -1)
+        if target_opset > source_opset
+        else range(target_opset + 1, source_opset + 1)
+    )
     return next(opset for opset in between if runs(name, opset))
 
 
@@ -514,7 +517,7 @@ def has_kernel(node: Node, schema: Schema, opset: int) -> bool:
         and all(
             variable not in bound or not bound[variable].isdisjoint(types) for variable, types in kernel.types.items()
         )
-        for kernel in _kernels().get(node.name, ())
+        for kernel in kernel_table().get(node.name, ())
     )
 
 
@@ -524,135 +527,9 @@ def named_output(node: Node, opset: int) -> str:
     dtype = next((one for key in _NAMING if (one := node.attributes.get(key))), None)
     if schema is None or not isinstance(dtype, int) or not schema.outputs:
         return ""
-    given = {schema.inputs[min(index, len(schema.inputs) - 1)].type_variable for index in range(len(node.inputs))}
-    return "" if schema.outputs[0].type_variable in given else type_name(dtype)
+    bound = {schema.inputs[min(index, len(schema.inputs) - 1)].type_variable for index in range(len(node.inputs))}
+    return "" if schema.outputs[0].type_variable in bound else type_name(dtype)
 
 
 _NAMING = ("dtype", "output_datatype", "output_dtype", "to")
 """Attributes that name the element type of the first output."""
-
-
-# --- the kernel table as a profile ------------------------------------------------------------------------------------
-
-Types = Mapping[str, frozenset[str]]
-"""The permitted element types by input name; an input without limits is not listed."""
-
-
-def profile() -> str:
-    """Return the kernels of the installed onnxruntime as a profile in TOML: its CPU kernel table, by opset."""
-    newest = newest_opset() or OLDEST
-    names = sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain})
-    spans = {name: _spans(name, newest) for name in names}
-    has = {name: found for name, found in spans.items() if any(kernels is not None for _, kernels in found)}
-    without = [name for name, found in spans.items() if found and name not in has]
-    lines = [
-        f"# onnxruntime {version()}, CPU: what it loads, and its kernels, as the installed wheel tells.",
-        "# An operator that ONNX says by a function of others needs no kernel. float16 goes through kernels for float.",
-        'name = "onnxruntime"',
-        f'version = "{version()}"',
-        f"opset = [{OLDEST}, {newest}]",
-        f"ir_version = [3, {newest_ir_version()}]",
-        "measured = true",
-        f"without = [{_quoted(without)}]",
-        "",
-        "[domains]",
-        f'"ai.onnx.ml" = {_newest_ml()}',
-        f'"{MICROSOFT}" = [{_quoted(sorted(_foreign_kernels(MICROSOFT) & foreign_operators(MICROSOFT)))}]',
-    ]
-    for name, found in has.items():
-        for (low, high), kernels in found:
-            if kernels != ({},):
-                lines += _limit(name, (low, high), kernels, whole=len(found) == 1)
-    return "\n".join(lines) + "\n"
-
-
-def _newest_ml() -> int:
-    """Return the newest opset of ai.onnx.ml for which the installed onnxruntime has an operator."""
-    from onnxruntime.capi import onnxruntime_pybind11_state as native
-
-    return max(int(one.since_version) for one in native.get_all_operator_schema() if one.domain == "ai.onnx.ml")
-
-
-def _foreign_kernels(domain: str) -> frozenset[str]:
-    """Return the operators of another domain with a kernel of the CPU provider."""
-    from onnxruntime.capi import onnxruntime_pybind11_state as native
-
-    kernels = native.get_all_opkernel_def()
-    return frozenset(one.op_name for one in kernels if (one.domain, one.provider) == (domain, "CPUExecutionProvider"))
-
-
-def _spans(name: str, newest: int) -> list[tuple[tuple[int, int], tuple[Types, ...] | None]]:
-    """Return spans of opsets with the kernels' types: alternatives, or None without kernels."""
-    found: list[tuple[tuple[int, int], tuple[Types, ...] | None]] = []
-    for opset in range(OLDEST, newest + 1):
-        schema = schema_at("", name, opset)
-        if schema is None:
-            continue
-        taken = _taken(schema, opset)
-        if found and found[-1][1] == taken and found[-1][0][1] == opset - 1:
-            found[-1] = (found[-1][0][0], opset), taken
-        else:
-            found.append(((opset, opset), taken))
-    return found
-
-
-def _taken(schema: Schema, opset: int) -> tuple[Types, ...] | None:
-    if schema.name == "Constant" or _inlined(schema.name, opset):
-        return ({},)  # the types of a body are checked node by node, see `Legality`
-    kernels = [kernel for kernel in _kernels().get(schema.name, ()) if kernel.serves(schema.since_version)]
-    alternatives: list[dict[str, frozenset[str]]] = []
-    for kernel in kernels:
-        types: dict[str, frozenset[str]] = {}
-        first = {parameter.type_variable: parameter for parameter in reversed(schema.inputs)}
-        for variable, parameter in sorted(first.items(), key=lambda item: schema.inputs.index(item[1])):
-            served = kernel.types.get(variable)
-            if served is None or any(not name.startswith("tensor(") for name in parameter.types):
-                continue
-            if "tensor(float)" in served:
-                served |= {"tensor(float16)"}
-            if not parameter.types <= served:
-                types[parameter.name] = served & parameter.types
-        alternatives.append(types)
-    return tuple(joined(alternatives)) if alternatives else None
-
-
-def joined(alternatives: list[dict[str, frozenset[str]]]) -> list[dict[str, frozenset[str]]]:
-    """Merge alternatives that differ in the types of one input."""
-    found: list[dict[str, frozenset[str]]] = []
-    for one in alternatives:
-        for other in found:
-            differing = [name for name in other if other[name] != one.get(name)]
-            if one.keys() == other.keys() and len(differing) <= 1:
-                other.update({name: other[name] | one[name] for name in differing})
-                break
-        else:
-            found.append(dict(one))
-    return found if len(found) == len(alternatives) else joined(found)
-
-
-def _limit(name: str, span: tuple[int, int], kernels: tuple[Types, ...] | None, *, whole: bool) -> list[str]:
-    lines = ["", "[[limits]]", f'operator = "{name}"']
-    if not whole:
-        lines.append(f"opset = [{span[0]}, {span[1]}]")
-    if kernels is None:
-        return [*lines, "never = true", 'reason = "there is no kernel"']
-    if len(kernels) == 1:
-        inputs = (f"{key} = [{_quoted(_names(types))}]" for key, types in kernels[0].items())
-        lines.append(f"dtypes = {{ {', '.join(inputs)} }}")
-    else:
-        lines.append("combinations = [")
-        for types in kernels:
-            for row in itertools.product(*(_names(one) for one in types.values())):
-                inputs = (f'{key} = "{dtype}"' for key, dtype in zip(types, row, strict=True))
-                lines.append(f"    {{ {', '.join(inputs)} }},")
-        lines.append("]")
-    return [*lines, 'reason = "there are kernels for no other types"']
-
-
-def _names(types: frozenset[str]) -> list[str]:
-    """Return `float` for `tensor(float)`."""
-    return sorted(name.removeprefix("tensor(").removesuffix(")") for name in types)
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)

@@ -242,8 +242,8 @@ def _of_types(
             what = f"it takes {name} as {', '.join(allowed)}, not {types[name] or 'unknown'}"
             return Reason(what, types[name] is None)
     if limit.combinations and not any(_fits(types, one) for one in limit.combinations):
-        given = ", ".join(f"{name} as {dtype or 'unknown'}" for name, dtype in types.items())
-        return Reason(f"it does not take {given}", None in types.values())
+        types_found = ", ".join(f"{name} as {dtype or 'unknown'}" for name, dtype in types.items())
+        return Reason(f"it does not take {types_found}", None in types.values())
     return None
 
 
@@ -310,10 +310,10 @@ def _explicit(limit: Limit, node: Node, schema: Schema) -> Reason | None:
 
 
 def _pads(limit: Limit, node: Node, schema: Schema) -> Reason | None:
-    given = next((facts for name, facts in _named(node, schema) if name == "pads"), None)
-    if limit.pads and given is not None and given.known is None:
+    pads_input = next((facts for name, facts in _named(node, schema) if name == "pads"), None)
+    if limit.pads and pads_input is not None and pads_input.known is None:
         return Reason("it needs constant pads, which are fed or computed at run time", missing=True)
-    known = node.attributes.get("pads") if given is None else given.known
+    known = node.attributes.get("pads") if pads_input is None else pads_input.known
     pads = [] if known is None else [int(number) for number in known]
     begins, ends = pads[: len(pads) // 2], pads[len(pads) // 2 :]
     kinds = {"even": begins == ends, "end": not any(begins), "spatial": not any(begins[:2] + ends[:2])}
@@ -515,8 +515,8 @@ def _many_axes(limit: Limit, node: Node, schema: Schema) -> Reason | None:
     """Return that a reduction has more axes than the runtime reduces at once."""
     if limit.max_axes is None:
         return None
-    given = next((facts for name, facts in _named(node, schema) if name == "axes"), None)
-    count = len(node.attributes.get("axes", ())) if given is None else given.size
+    axes = next((facts for name, facts in _named(node, schema) if name == "axes"), None)
+    count = len(node.attributes.get("axes", ())) if axes is None else axes.size
     if count is not None and count <= limit.max_axes:
         return None
     return Reason(f"it takes {limit.max_axes} axes at most, not {'unknown' if count is None else count}", count is None)

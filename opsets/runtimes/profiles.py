@@ -17,7 +17,7 @@ from typing import Any
 import onnx
 
 from opshift.opsets.registry.schema import NEWEST, OLDEST, foreign_operators, schema_at
-from opshift.opsets.runtimes import kernels, limit_keys, releases
+from opshift.opsets.runtimes import kernel_profile, kernels, limit_keys, releases
 from opshift.opsets.runtimes.limits import Limit
 from opshift.opsets.runtimes.profile_source import ProfileError, ProfileSource, near
 from opshift.opsets.runtimes.releases import Release
@@ -94,7 +94,7 @@ def _released(release: Release) -> Target:
 @functools.cache
 def _installed_target() -> Target:
     limits = releases.limits_of_attributes(kernels.version())
-    return parse_target(kernels.profile() + limits, "the installed onnxruntime")
+    return parse_target(kernel_profile.profile() + limits, "the installed onnxruntime")
 
 
 @functools.cache

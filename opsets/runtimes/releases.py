@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opshift.opsets.registry.schema import OLDEST, Schema, schema_at
-from opshift.opsets.runtimes.kernels import joined
+from opshift.opsets.runtimes.kernel_profile import joined
 
 PREFIX = "onnxruntime-"
 

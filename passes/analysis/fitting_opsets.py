@@ -11,9 +11,9 @@ from opshift.opsets.registry.schema import NEWEST, OLDEST_SOURCE, default_domain
 from opshift.passes.graph.traversal import GraphView
 
 
-def fitting_opsets(bodies: Sequence[GraphView]) -> tuple[int, ...]:
+def fitting_opsets(views: Sequence[GraphView]) -> tuple[int, ...]:
     """Return the opsets that define all default-domain operators with the attributes and inputs of the nodes."""
-    nodes = [node for body in bodies for node in body.graph.node if not default_domain(node.domain)]
+    nodes = [node for view in views for node in view.graph.node if not default_domain(node.domain)]
     opsets = range(OLDEST_SOURCE, NEWEST + 1)
     return tuple(opset for opset in opsets if all(_fits(node, opset) for node in nodes))
 
@@ -22,12 +22,12 @@ def _fits(node: onnx.NodeProto, opset: int) -> bool:
     schema = schema_read_at("", node.op_type, opset)
     if schema is None:
         return False
-    given = {attribute.name for attribute in node.attribute}
+    attributes = {attribute.name for attribute in node.attribute}
     required = {name for name, (is_required, _) in schema.attributes.items() if is_required}
     counts = (schema.raw.min_input <= len(node.input) <= schema.raw.max_input) and (
         schema.raw.min_output <= len(node.output) <= schema.raw.max_output
     )
-    return counts and required <= given <= schema.attributes.keys()
+    return counts and required <= attributes <= schema.attributes.keys()
 
 
 def in_words(opsets: Sequence[int]) -> str:

@@ -210,12 +210,12 @@ def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | 
     axes = wanted.shape[0] if wanted and wanted.shape else 0
     if isinstance(axes, int) and axes > limits.MOST_AXES:
         return Reason(f"{label}: its shape has {axes} axes")
-    given = tuple(
+    inputs = tuple(
         None if facts is not None and _is_optional(schema, index) and is_absent(node.name, index, facts.size) else facts
         for index, facts in enumerate(node.inputs)
     )
-    given = typed_as_output(node.name, given)
-    names = [f"i{index}" if facts is not None else "" for index, facts in enumerate(given)]
+    inputs = typed_as_output(node.name, inputs)
+    names = [f"i{index}" if facts is not None else "" for index, facts in enumerate(inputs)]
     # Attention with nonpad_kv_seqlen is valid only if it returns neither present_key nor present_value.
     outputs = [f"o{index}" if used else "" for index, used in enumerate(node.used)]
     unread = {"ceil_mode"} if rounded(node.name, node.attributes) else set()
@@ -224,7 +224,7 @@ def _typed(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | 
     proto = make_node(schema.raw.name, schema.domain, names, outputs, attributes)
     newer = INFERRED_AS.get((node.name, schema.since_version))
     known_schema = schema if newer is None or node.domain else schema_at("", node.name, newer) or schema
-    inference = NodeInference(dataclasses.replace(node, inputs=given), known_schema, proto)
+    inference = NodeInference(dataclasses.replace(node, inputs=inputs), known_schema, proto)
     found = _fault(node, schema) or inference.facts(strict=written)
     if isinstance(found, str):
         if node.domain == SPELLING:

@@ -47,21 +47,21 @@ def loop_iterations(node: onnx.NodeProto, length: int) -> Iterations:
 
 
 def scan_iterations(
-    node: onnx.NodeProto, given: Sequence[Facts | None], made: Sequence[Facts | None]
+    node: onnx.NodeProto, inputs: Sequence[Facts | None], made: Sequence[Facts | None]
 ) -> Iterations | None:
     """Return the iterations of a Scan-9 or later; None if the length of its scanned inputs is unknown.
 
-    `given` are the facts about its inputs, `made` the facts about the outputs of its body.
+    `inputs` are the facts about its inputs, `made` the facts about the outputs of its body.
     """
     attributes: Mapping[str, Any] = {
         one.name: onnx.helper.get_attribute_value(one) for one in node.attribute if one.name != "body"
     }
     count = attributes["num_scan_inputs"]
     states = len(node.input) - count
-    axes = _from_front(attributes.get("scan_input_axes") or [0] * count, given[states:], 0)
+    axes = _from_front(attributes.get("scan_input_axes") or [0] * count, inputs[states:], 0)
     results = made[states:]
     places = _from_front(attributes.get("scan_output_axes") or [0] * len(results), results, 1)
-    first = given[states]
+    first = inputs[states]
     if axes is None or places is None or first is None or not isinstance(length := first.dim(axes[0]), int):
         return None
     backwards = map(bool, attributes.get("scan_input_directions") or [0] * count)
@@ -102,19 +102,19 @@ def written(
         found.initializers.append(onnx.TensorProto.FromString(tensor.SerializeToString()))
         found.initializers[-1].name = shared[tensor.name]
     for turn in range(counted.length):
-        given: list[str] = []
+        inputs: list[str] = []
         for place, name in enumerate(counted.turns):
             value, dtype = (np.int64(turn), 7) if place == 0 else (np.bool_(True), 9)
             label = names.new(f"{base}/{('iteration', 'condition')[place]}/{turn}") if name in read else ""
-            given.append(found.constant(label, value, dtype) if label else "")
-        given += carried
+            inputs.append(found.constant(label, value, dtype) if label else "")
+        inputs += carried
         for name, axis, backwards in counted.scanned:
             at = counted.length - 1 - turn if backwards else turn
             index = found.constant(names.new(f"{base}/index/{turn}"), np.int64(at))
-            given.append(found.element(name, index, names.new(f"{base}/{name}/{turn}"), axis))
-        inputs = {**shared, **dict(zip(states, given, strict=False))}
+            inputs.append(found.element(name, index, names.new(f"{base}/{name}/{turn}"), axis))
+        renamed = {**shared, **dict(zip(states, inputs, strict=False))}
         numbered = functools.partial(_numbered, names, turn)
-        made = found.add(body, inputs, numbered, numbered)[counted.conditions :]
+        made = found.add(body, renamed, numbered, numbered)[counted.conditions :]
         carried = made[: len(carried)]
         for one, name in zip(lists, made[len(carried) :], strict=True):
             one.append(name)

@@ -56,8 +56,8 @@ def known_values(model: onnx.ModelProto, evaluate: Evaluate | None = None, *, st
             subgraph's node may never run.
     """
     walk = Propagation(model, evaluate, strict=strict)
-    given: dict[str, Facts | None] = {value.name: _with_symbols(value) for value in model.graph.input}
-    return walk.graph(model.graph, None, {**given, **initializers(model)})
+    inputs: dict[str, Facts | None] = {value.name: _with_symbols(value) for value in model.graph.input}
+    return walk.graph(model.graph, None, {**inputs, **initializers(model)})
 
 
 class Propagation:
@@ -74,9 +74,9 @@ class Propagation:
         self._large: dict[str, TensorProto] = {}
         """The constants that are not small, by name."""
 
-    def graph(self, graph: onnx.GraphProto, outer: Scope | None, given: Mapping[str, Facts | None]) -> Scope:
-        """Return the scope of a graph; `given` are the facts about its inputs."""
-        own: dict[str, Facts | None] = dict(given)
+    def graph(self, graph: onnx.GraphProto, outer: Scope | None, inputs: Mapping[str, Facts | None]) -> Scope:
+        """Return the scope of a graph; `inputs` are the facts about its inputs."""
+        own: dict[str, Facts | None] = dict(inputs)
         inner: dict[tuple[str, str], Scope] = {}
         scope = Scope(own, outer, inner)
         for tensor in graph.initializer:
@@ -206,8 +206,8 @@ class Propagation:
         attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute if one.name != "body"}
         count = attributes.get(iteration.scanned, 0) if iteration.scanned else 0
         if iteration.scanned and self._opset < UNBATCHED_SCAN:  # the sequences of Scan-8 have a leading batch axis
-            given = {value.name: facts_of_type(value.type) for value in body.input}
-            return self.graph(body, scope, given), None
+            declared = {value.name: facts_of_type(value.type) for value in body.input}
+            return self.graph(body, scope, declared), None
         inputs = [scope[name] if name else None for name in node.input]
         carried = [_shaped(facts) for facts in inputs[iteration.inputs : len(inputs) - count]]
         axes = attributes.get("scan_input_axes") or [0] * count

@@ -98,12 +98,12 @@ class StaticFacts:
                 if wanted in known or wanted in unknown or index == place:
                     break
                 continue
-            source, output = next(self._inputs), next(self._outputs)
-            facts = plain.get(id(known.get(source)))
+            name, output = next(self._inputs), next(self._outputs)
+            facts = plain.get(id(known.get(name)))
             if facts and output not in unknown:
                 known.setdefault(output, declared.get(output, facts))
             else:
-                self._infer(index, nodes[index], [source], [output], plain)
+                self._infer(index, nodes[index], [name], [output], plain)
             if wanted == output or index == place:
                 break
         else:

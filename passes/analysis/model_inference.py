@@ -130,10 +130,10 @@ def _set_aside_unsafe(model: onnx.ModelProto, data: bytes) -> None:
             if not unsafe and node.op_type in listed and not default_domain(node.domain):
                 if constants is None:
                     constants = _constants(graph)
-                given = [name in constants if name else None for name in node.input]
+                constant_inputs = [name in constants if name else None for name in node.input]
                 attributes = {one.name: attribute_value(one) for one in node.attribute}
                 unsafe = (
-                    wrong_without_constants(node.op_type, given)
+                    wrong_without_constants(node.op_type, constant_inputs)
                     or wrong_size(node.op_type, attributes)
                     or bool(fatal(node.op_type, attributes, len(node.output)))
                 )
@@ -170,7 +170,7 @@ class _Form:
 
     inputs: tuple[int, int]
     outputs: tuple[int, int]
-    given: int
+    required: int
     attributes: frozenset[str]
 
     def fits(self, node: onnx.NodeProto) -> bool:
@@ -178,7 +178,7 @@ class _Form:
         return (
             self.inputs[0] <= len(node.input) <= self.inputs[1]
             and self.outputs[0] <= len(node.output) <= self.outputs[1]
-            and "" not in node.input[: self.given]
+            and "" not in node.input[: self.required]
             and (not self.attributes or self.attributes.issubset([attribute.name for attribute in node.attribute]))
             and not any(attribute.name == "axis" and exceeds_int32(attribute.i) for attribute in node.attribute)
         )
@@ -190,9 +190,9 @@ def _form(domain: str, name: str, version: int) -> _Form | None:
     if schema is None:
         return None
     raw = schema.raw
-    given = next((index for index, one in enumerate(schema.inputs) if one.optional), len(schema.inputs))
-    required = frozenset(name for name, (needed, _) in schema.attributes.items() if needed)
-    return _Form((raw.min_input, raw.max_input), (raw.min_output, raw.max_output), given, required)
+    required = next((index for index, one in enumerate(schema.inputs) if one.optional), len(schema.inputs))
+    required_attributes = frozenset(name for name, (needed, _) in schema.attributes.items() if needed)
+    return _Form((raw.min_input, raw.max_input), (raw.min_output, raw.max_output), required, required_attributes)
 
 
 def _constants(graph: onnx.GraphProto) -> frozenset[str]:

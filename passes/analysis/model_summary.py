@@ -127,11 +127,11 @@ def _shapes(model: onnx.ModelProto) -> dict[str, tuple[Dim, ...]]:
 
 def _without_reshaping(model: onnx.ModelProto, shapes: Mapping[str, tuple[Dim, ...]]) -> onnx.ModelProto | None:
     """Return a model in which each Reshape to a graph input is an identity; None if it has none."""
-    given = {value.name for value in model.graph.input}
+    inputs = {value.name for value in model.graph.input}
     places = [
         place
         for place, node in enumerate(model.graph.node)
-        if traits_of(node).reshapes and len(node.input) > 1 and node.input[1] in given and node.output[0] not in shapes
+        if traits_of(node).reshapes and len(node.input) > 1 and node.input[1] in inputs and node.output[0] not in shapes
     ]
     if not places:
         return None

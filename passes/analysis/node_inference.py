@@ -129,12 +129,12 @@ class NodeInference:
             self.node.name, [f"i{index}" in data if index in present else None for index in range(len(inputs))]
         ):
             data = {}
-        given = {
+        known_types = {
             f"i{index}": assumed[index] if index in assumed else type_of_facts(facts)
             for index, facts in present.items()
         }
         try:
-            types = onnx_process.infer_node(self.schema, self.proto, given, data)
+            types = onnx_process.infer_node(self.schema, self.proto, known_types, data)
         except onnx_process.OnnxDiedError:
             raise
         except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError, MemoryError) as error:

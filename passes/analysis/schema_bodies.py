@@ -66,10 +66,10 @@ def _bodies(lifted: Lifted, schema: Schema, native: Native) -> Iterator[Body | R
 
 def _rounds(lifted: Lifted, schema: Schema) -> bool:
     """Return whether a body and a kernel may round differently: only if there are floats."""
-    given = {parameter.type_variable for parameter in schema.inputs}
+    bound = {parameter.type_variable for parameter in schema.inputs}
     whole = all(facts is None or facts.dtype in INTEGERS for facts in lifted.operands)
     return not traits(schema.name).exact_body and not (
-        whole and all(parameter.type_variable in given for parameter in schema.outputs)
+        whole and all(parameter.type_variable in bound for parameter in schema.outputs)
     )
 
 

@@ -151,9 +151,9 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
         _separate_outputs(function)
     for node in (node for graph in graphs(copied) for node in graph.node):
         called = functions.get((node.domain, node.op_type, node.overload))
-        given = {attribute.name for attribute in node.attribute}
+        attributes = {attribute.name for attribute in node.attribute}
         # onnx 1.23.2's inliner ignores the defaults of a function's attributes.
-        node.attribute.extend(one for one in (called.attribute_proto if called else ()) if one.name not in given)
+        node.attribute.extend(one for one in (called.attribute_proto if called else ()) if one.name not in attributes)
     return onnx_process.inline(copied)
 
 
@@ -341,9 +341,9 @@ Shape = tuple[int, ...]
 
 def graph_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
     """Return the inputs that have no initializer, in order."""
-    given = {tensor.name for tensor in graph.initializer}
-    given |= {tensor.values.name for tensor in graph.sparse_initializer}
-    return [value for value in graph.input if value.name not in given]
+    initializers = {tensor.name for tensor in graph.initializer}
+    initializers |= {tensor.values.name for tensor in graph.sparse_initializer}
+    return [value for value in graph.input if value.name not in initializers]
 
 
 def unnamed(name: str, axis: int) -> str:

@@ -96,24 +96,24 @@ class Spliced:
         self.initializers.append(tensor_of(np.asarray(array, tensor_dtype_to_np_dtype(dtype)), dtype, name))
         return name
 
-    def call(self, source: str, name: str) -> str:
+    def call(self, current: str, name: str) -> str:
         """Rename a value if one of the nodes computes it; return its current name."""
-        if not any(source in node.output for node in self.nodes) or any(name in node.output for node in self.nodes):
-            return source
-        names = {source: name}
+        if not any(current in node.output for node in self.nodes) or any(name in node.output for node in self.nodes):
+            return current
+        names = {current: name}
         rename_values(self.nodes, names)
-        self.types = [value for value in self.types if value.name != source]
+        self.types = [value for value in self.types if value.name != current]
         self.outputs = [names.get(output, output) for output in self.outputs]
         return name
 
     def add(
-        self, body: onnx.GraphProto, given: Mapping[str, str], fresh: Callable[[str], str], label: Callable[[str], str]
+        self, body: onnx.GraphProto, inputs: Mapping[str, str], fresh: Callable[[str], str], label: Callable[[str], str]
     ) -> list[str]:
-        """Add the nodes of a graph whose inputs are `given`; return the names of its outputs.
+        """Add the nodes of a graph with these `inputs`; return the names of its outputs.
 
         `fresh` creates unique names of values, and `label` unique names of nodes.
         """
-        names = dict(given)
+        names = dict(inputs)
         for tensor in body.initializer:
             if tensor.name not in names:
                 names[tensor.name] = fresh(tensor.name)
@@ -128,7 +128,7 @@ class Spliced:
                     names[name] = copy.output[place] = fresh(name)
             self.nodes.append(copy)
         for value in body.value_info:
-            if value.name in names and value.name not in given:
+            if value.name in names and value.name not in inputs:
                 self.types.append(onnx.ValueInfoProto.FromString(value.SerializeToString()))
                 self.types[-1].name = names[value.name]
         return [names.get(value.name, value.name) for value in body.output]

@@ -76,15 +76,15 @@ def _graph(
     graph: onnx.GraphProto,
     scope: Scope,
     outer: Ranges | None,
-    given: Mapping[str, ValueRange],
+    inputs: Mapping[str, ValueRange],
     required: Mapping[str, ValueRange],
 ) -> Ranges:
     ranges = Ranges({}, outer)
     for value in graph.input:
         facts = scope[value.name] or Facts()
-        ranges.own[value.name] = given.get(value.name, of_type(facts.dtype))
+        ranges.own[value.name] = inputs.get(value.name, of_type(facts.dtype))
     for tensor in graph.initializer:
-        if tensor.name not in ranges.own or tensor.name not in given:
+        if tensor.name not in ranges.own or tensor.name not in inputs:
             ranges.own[tensor.name] = _of_tensor(tensor)
     for node in graph.node:
         for name, found in zip(node.output, _node(node, scope, ranges), strict=False):
@@ -193,8 +193,8 @@ def _iterated(
     # An iteration's number is below the trip count.
     turns = [ValueRange(0, max(trips.high - 1, 0)) if trips is not None else None, None][: iteration.inputs]
     for turn in range(_ROUNDS + 1):
-        given = {name: one for name, one in zip(names, [*turns, *carried, *slices], strict=False) if one is not None}
-        inside = _graph(body, scope, ranges, given, {})
+        known = {name: one for name, one in zip(names, [*turns, *carried, *slices], strict=False) if one is not None}
+        inside = _graph(body, scope, ranges, known, {})
         made = [inside[value.name] or UNBOUNDED for value in body.output[iteration.outputs :]]
         after = [None if one is None else one | other for one, other in zip(carried, made, strict=False)]
         if after == carried or all(one is None for one in carried):

@@ -6,7 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from opshift.passes.base.results import ConvertedModel, Plan, ReadModel, Refusal, Report
+    from opshift.passes.base.model_protocols import ConvertedModel, ReadModel
+    from opshift.passes.base.plan import Plan, Refusal
+    from opshift.passes.base.report import Report
 
 
 class OpshiftError(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from opshift.opsets.runtimes.profile_source import ProfileError
@@ -49,6 +49,11 @@ class Options:
     max_time: float | None = OPTIONS["max_time"].default
     save_repro: str | os.PathLike[str] | None = OPTIONS["save_repro"].default
     progress: Progress | None = OPTIONS["progress"].default
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Options:
+        """Return the options among the arguments of a function, such as `convert`; the others have their defaults."""
+        return cls(**{field.name: arguments[field.name] for field in fields(cls) if field.name in arguments})
 
     def check(self) -> Target | None:
         """Return the target, or None.

@@ -12,8 +12,12 @@ DEFAULTS = 4
 
 def defaults(model: onnx.ModelProto) -> frozenset[str]:
     """Return the names of the inputs that have an initializer."""
-    given = {tensor.name for tensor in model.graph.initializer}
-    return frozenset(value.name for value in model.graph.input if value.name in given) if given else frozenset()
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    return (
+        frozenset(value.name for value in model.graph.input if value.name in initializers)
+        if initializers
+        else frozenset()
+    )
 
 
 def overridable(model: onnx.ModelProto) -> list[str]:

@@ -104,8 +104,8 @@ class MeasuredIslands:
         made = {name for node in model.graph.node for name in node.output}
         work = onnx.ModelProto()
         work.CopyFrom(model)
-        given = {value.name for value in work.graph.output}
-        wanted = [name for name in names if name in made and name not in given]
+        outputs = {value.name for value in work.graph.output}
+        wanted = [name for name in names if name in made and name not in outputs]
         work.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
         session = Session(self._runnable(work), optimised=False, limits=limits(None, self.options.memory, (model,)))
         types = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
@@ -119,8 +119,8 @@ class MeasuredIslands:
                 return [{**first, **second} for first, second in zip(*parts, strict=True)]
             if isinstance(result, RejectedError):
                 raise result
-            outputs = dict(zip(session.outputs, result, strict=True))
-            found.append({name: value for name, value in outputs.items() if isinstance(value, np.ndarray)})
+            values = dict(zip(session.outputs, result, strict=True))
+            found.append({name: value for name, value in values.items() if isinstance(value, np.ndarray)})
         return found
 
 

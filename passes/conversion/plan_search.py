@@ -1,4 +1,4 @@
-"""Look for a plan: at other opsets of a target, with other element types, and with fixed shapes for a hint.
+"""Look for a plan: at other opsets of a target, and with other element types.
 
 Preparing and planning are functions of a request, and are called as often as there are requests to try.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
-from itertools import starmap
+from collections.abc import Sequence
 
 import onnx
 
@@ -20,14 +19,12 @@ from opshift.passes.analysis.known_values import known_values
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.base import limits
 from opshift.passes.base.arguments import Progress
-from opshift.passes.base.errors import InvalidModelError, UsageError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Code, Plan, Refusal
-from opshift.passes.conversion.example_sizes import ExampleSizes, makes_nothing
-from opshift.passes.conversion.planning import plan_request, shown, with_preparation
+from opshift.passes.base.plan import Code, Refusal
+from opshift.passes.conversion.cures import with_cures
+from opshift.passes.conversion.planning import places_of, plan_request, shown, with_preparation
 from opshift.passes.conversion.request import (
     Request,
-    prepare_model,
     refused,
     report_stage,
     retyped,
@@ -36,16 +33,11 @@ from opshift.passes.conversion.request import (
 )
 from opshift.passes.graph import traversal
 from opshift.passes.rewrite.edits import Planned
-from opshift.passes.rewrite.fixed_shapes import dynamic, input_shapes, shape_option
 from opshift.passes.rewrite.planner import FirstRefusalError, Focus, Goal
 from opshift.passes.runtime.constant_nodes import ConstantNodes
 
 _ELSEWHERE = 10.0
 """The time limit in seconds for other opsets of a target, if a model cannot be converted to the nearest one."""
-
-
-_GUESSES = (64, 224, 640, 32, 1)
-"""Trial sizes for dims other than the first, to find out whether fixed shapes would solve the refusals."""
 
 
 def plan_nearest(request: Request, options: Options) -> tuple[Request, Planned]:
@@ -61,7 +53,7 @@ def plan_nearest(request: Request, options: Options) -> tuple[Request, Planned]:
     made = dataclasses.replace(with_preparation(planned.plan, request.prepared), quantized=options.quantized or "")
     planned = dataclasses.replace(planned, plan=made)
     if not planned.plan.possible:
-        raise refused(without_checks(request), planned.plan, _cured(request, planned.plan, options))
+        raise refused(without_checks(request), planned.plan, with_cures(request, planned.plan, options))
     return request, planned
 
 
@@ -129,19 +121,7 @@ def _quantizes(node: onnx.NodeProto) -> bool:
 
 def refused_places(model: onnx.ModelProto, refusals: Sequence[Refusal]) -> frozenset[int]:
     """Return the main graph's indices of the first refused nodes, or of the nodes that contain them."""
-    return _places(model, tuple(dict.fromkeys(one.node for one in refusals))[:_DOUBTFUL])
-
-
-def _places(model: onnx.ModelProto, paths: Sequence[str]) -> frozenset[int]:
-    """Return the main graph's indices of the nodes with these paths, or of the nodes that contain them."""
-    # A node's name may contain dots, so each prefix of a path that ends at a dot may be the node's name.
-    wanted = {path[:end] for path in paths for end in (*_dots(path), len(path))}
-    nodes = enumerate(model.graph.node)
-    return frozenset(place for place, node in nodes if f"main/{traversal.node_name(node, place)}" in wanted)
-
-
-def _dots(path: str) -> Iterator[int]:
-    return (place for place, character in enumerate(path) if character == ".")
+    return places_of(model, tuple(dict.fromkeys(one.node for one in refusals))[:_DOUBTFUL])
 
 
 _DOUBTFUL = 20
@@ -162,38 +142,3 @@ def possible_somewhere(request: Request, doubtful: frozenset[int]) -> bool:
         return False
     requests = (request, *map(request.at, request.others))
     return any(is_possible(one, None, doubtful) for one in requests)
-
-
-def _is_in_main(path: str) -> bool:
-    return path.startswith("main/")
-
-
-def _cured(request: Request, plan: Plan, options: Options) -> tuple[Refusal, ...]:
-    """Return the refusals of a plan, with another hint for refusals that fixed input shapes would avoid."""
-    if any(one.code is Code.LIMIT for one in plan.refusals):
-        return plan.refusals  # out of time
-    shapes = input_shapes(request.model)
-    if any(shape is None for shape in shapes.values()) or not any(dynamic(shapes)):
-        return plan.refusals
-    left = limits.Deadline(_ELSEWHERE)
-    examples = ExampleSizes(request.model, shapes)
-    for sizes in map(examples.of, _GUESSES):
-        try:
-            sized = dataclasses.replace(options, input_shapes=sizes)
-            prepared = prepare_model(request.source, request.legality, sized, request.known)
-            if makes_nothing(prepared.model, request.model):
-                continue
-            again = dataclasses.replace(request, prepared=prepared)
-            # Other nodes do not matter here, and a long loop may be unrolled to many.
-            paths = [one.node for one in plan.refusals]
-            only = Focus(_places(again.model, paths), alone=True) if all(map(_is_in_main, paths)) else None
-            planned = plan_request(again.in_any_form, None, max(left.left(), 1.0), hinting=False, focus=only)
-        except (UsageError, InvalidModelError):  # the model, or one of its nodes, does not accept these shapes
-            continue
-        remaining = {one.node for one in planned.plan.refusals}
-        hint = f"Fix its dynamic inputs, such as with {' '.join(starmap(shape_option, sizes.items()))}."
-        return tuple(
-            one if one.node in remaining or one in prepared.refusals else dataclasses.replace(one, hint=hint)
-            for one in plan.refusals
-        )
-    return plan.refusals

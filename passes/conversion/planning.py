@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import onnx
 
@@ -14,12 +14,13 @@ from opshift.opsets.registry.structural import IF, LOOP, SCAN
 from opshift.passes.analysis.scopes import default_opset
 from opshift.passes.base import limits
 from opshift.passes.base.arguments import Progress
-from opshift.passes.base.results import Code, Plan, Refusal
+from opshift.passes.base.plan import Code, Plan, Refusal
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
 from opshift.passes.conversion.request import (
     Request,
     wanted_ir_version,
 )
+from opshift.passes.graph.traversal import node_name
 from opshift.passes.io import external_data as external
 from opshift.passes.rewrite.edits import Planned
 from opshift.passes.rewrite.groups import rewrite_groups
@@ -53,7 +54,7 @@ def plan_request(
     lost = _constants(request)
     view = request.known.view(request.model, bool(lost), lambda: shown(request, lost))
     model = view.shown
-    analysis = Analysis(source.bodies, source.static, source.inferred) if model is source.model else None
+    analysis = Analysis(source.views, source.static, source.inferred) if model is source.model else None
     planner = Planner(
         model,
         request.goal,
@@ -90,6 +91,18 @@ def shown(request: Request, lost: Collection[str]) -> onnx.ModelProto:
     model.CopyFrom(read)
     without_inputs(model, lost)
     return model
+
+
+def places_of(model: onnx.ModelProto, paths: Sequence[str]) -> frozenset[int]:
+    """Return the main graph's indices of the nodes with these paths, or of the nodes that contain them."""
+    # A node's name may contain dots, so each prefix of a path that ends at a dot may be the node's name.
+    wanted = {path[:end] for path in paths for end in (*_dots(path), len(path))}
+    nodes = enumerate(model.graph.node)
+    return frozenset(place for place, node in nodes if f"main/{node_name(node, place)}" in wanted)
+
+
+def _dots(path: str) -> Iterator[int]:
+    return (place for place, character in enumerate(path) if character == ".")
 
 
 def with_preparation(plan: Plan, prepared: Prepared) -> Plan:

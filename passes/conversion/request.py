@@ -21,7 +21,7 @@ from opshift.passes.base.assumptions import FITS, TENSOR_OUTPUT
 from opshift.passes.base.decomposed_operators import check_decompose, decomposed_operators, names_any
 from opshift.passes.base.errors import InvalidModelError, UnsupportedError, UsageError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Action, Plan, Refusal
+from opshift.passes.base.plan import Action, Plan, Refusal
 from opshift.passes.base.type_changes import requested_changes
 from opshift.passes.conversion.default_inputs import DEFAULTS, overridable, without_inputs
 from opshift.passes.conversion.narrow_floats import MeasuredIslands
@@ -115,7 +115,7 @@ def read_source(model: Model, options: Options) -> Source:
         InvalidModelError: the model is not a valid ONNX model.
     """
     source = load(model, options.allow_paths, options.assume_opset)
-    source = _changed(source, *with_dense_constants(source.model, source.bodies))
+    source = _changed(source, *with_dense_constants(source.model, source.views))
     if TENSOR_OUTPUT not in options.assume:
         return source
     return _changed(source, *with_tensors(source.model), frozenset({f"{ML}::{ZIP_MAP}"}))
@@ -161,7 +161,7 @@ def request_of(source: Source, profile: Target | None, options: Options, known: 
 
 def _quantized(model: onnx.ModelProto) -> Iterator[str]:
     """Yield the operators of a model that can become float operators between DequantizeLinear and QuantizeLinear."""
-    held = {(default_domain(node.domain), node.op_type) for body in graphs(model) for node in body.node}
+    held = {(default_domain(node.domain), node.op_type) for view in graphs(model) for node in view.node}
     for domain, name in held:
         operator = operator_for(domain, name)
         if operator is not None and any(lowering.dequantizes for lowering in operator.lowerings):
@@ -174,9 +174,9 @@ def _changed(
     """Return a source with another model in its place, and with the notes on the change among its repairs."""
     if model is source.model:
         return source
-    repairs, bodies = (*source.repairs, *notes), tuple(graph_views(model))
+    repairs, views = (*source.repairs, *notes), tuple(graph_views(model))
     return dataclasses.replace(
-        source, model=model, repairs=repairs, bodies=bodies, static=None, inferred=None, replaced=replaced
+        source, model=model, repairs=repairs, views=views, static=None, inferred=None, replaced=replaced
     )
 
 
@@ -185,11 +185,11 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
     target = legality.target
     sizes = Sizes(options.input_shapes or {}, options.dims or {}, options.batch)
     needed = target is not None and target.needs_constants and not source.model.training_info
-    held = frozenset(name for body in source.bodies for domain, name, _ in body.by_op_key if not default_domain(domain))
+    held = frozenset(name for view in source.views for domain, name, _ in view.by_op_key if not default_domain(domain))
     narrow = frozenset(() if source.model.training_info else missing_types(source.model, legality.opset))
     own = default_opset(source.model.opset_import) or 1
     missing = frozenset(() if source.model.training_info else _missing(legality, held, own))
-    if legality.opset < _CARRIES_SEQUENCES and not source.model.training_info and _carries_sequences(source.bodies):
+    if legality.opset < _CARRIES_SEQUENCES and not source.model.training_info and _carries_sequences(source.views):
         missing |= {*SEQUENCES}
     runnable = target is None and kernels.installed()
     asked = Preparation(
@@ -198,7 +198,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         tidy=options.fold or bool(sizes),
         static=target.name if target is not None and target.static else "",
         # Targets that differ only in operators that the model does not use share a prepared model.
-        missing=missing & (held | {LOOP} if SCAN in held else held) if source.bodies else missing,
+        missing=missing & (held | {LOOP} if SCAN in held else held) if source.views else missing,
         types=Types(type_changes(source.model, target, options), options.io_types, FITS in options.assume),
         constants=frozenset() if target is None else target.constant_dtypes,
         runnable=runnable,
@@ -297,9 +297,9 @@ _CARRIES_SEQUENCES = 13
 """The first opset whose If and Loop can return sequences: in older opsets, their subgraphs return elements instead."""
 
 
-def _carries_sequences(bodies: Iterable[GraphView]) -> bool:
+def _carries_sequences(views: Iterable[GraphView]) -> bool:
     """Return whether any subgraph returns a sequence or an optional."""
-    graphs = (body.graph for body in bodies if body.outer is not None)
+    graphs = (view.graph for view in views if view.outer is not None)
     kinds = (value.type for graph in graphs if isinstance(graph, onnx.GraphProto) for value in graph.output)
     return any(type_proto.HasField("sequence_type") or type_proto.HasField("optional_type") for type_proto in kinds)
 
@@ -343,5 +343,5 @@ def report_stage(progress: Progress | None, stage: str) -> None:
 
 def without_checks(request: Request) -> Request:
     """Return a request without the results of the model checks, which take much memory."""
-    source = dataclasses.replace(request.source, bodies=(), static=None, inferred=None)
+    source = dataclasses.replace(request.source, views=(), static=None, inferred=None)
     return dataclasses.replace(request, source=source)

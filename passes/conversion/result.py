@@ -14,7 +14,8 @@ from opshift.passes.base import notebook
 from opshift.passes.base.arguments import Progress, check_path
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.option_table import check_arguments
-from opshift.passes.base.results import Plan, Report
+from opshift.passes.base.plan import Plan
+from opshift.passes.base.report import Report
 from opshift.passes.io import external_data as external
 from opshift.passes.io.reader import Source
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import onnx_ir
 
     from opshift.passes.io.atomic_files import Batch
-    from opshift.passes.io.writer import Weights
+    from opshift.passes.io.weight_files import Weights
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,12 +122,12 @@ class Result:
             UsageError: the file cannot be written there, or not in this form.
             InvalidModelError: external data have changed since the model was read.
         """
-        from opshift.passes.io import atomic_files, writer
+        from opshift.passes.io import atomic_files, weight_files, writer
 
         check_path(path, "path", "a string or a path")
         check_arguments({"progress": progress})
-        if external_data is not None and not (isinstance(external_data, str) and external_data in writer.WEIGHTS):
-            raise UsageError(f"external_data is one of {', '.join(writer.WEIGHTS)}, not {external_data!r}.")
+        if external_data is not None and not (isinstance(external_data, str) and external_data in weight_files.WEIGHTS):
+            raise UsageError(f"external_data is one of {', '.join(weight_files.WEIGHTS)}, not {external_data!r}.")
         if type(size_threshold) is not int or size_threshold < 0:
             raise UsageError(f"size_threshold is a number of bytes, not {size_threshold!r}.")
         how: dict[str, Any] = {
@@ -147,7 +148,7 @@ class Result:
 
 def as_given(source: Source, rewritten: onnx.ModelProto) -> onnx.ModelProto | onnx_ir.Model:
     """Return a converted model in the form of the input model."""
-    if source.given is None or isinstance(source.given, onnx.ModelProto):
+    if source.original is None or isinstance(source.original, onnx.ModelProto):
         return rewritten
     import onnx_ir
 

@@ -20,7 +20,7 @@ from opshift.passes.analysis.model_inference import infer_model
 from opshift.passes.analysis.sliced_dims import declare_sliced_dims, keeps_names
 from opshift.passes.base.decomposed_operators import names_of
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Code, KernelWarning, Plan, Refusal
+from opshift.passes.base.plan import Code, KernelWarning, Plan, Refusal
 from opshift.passes.base.version_numbers import released_with
 from opshift.passes.conversion.default_inputs import DEFAULTS, defaults, overridable, without_inputs
 from opshift.passes.conversion.request import (
@@ -63,7 +63,7 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
         UnsupportedError: the result needs something that the target does not support.
     """
     # The results of the checks, except the names, are no longer needed.
-    bodies, missing = request.source.bodies, tuple(missed(request))
+    views, missing = request.source.views, tuple(missed(request))
     request = without_checks(request)
     source, left_out = request.source, tuple[str, ...]()
     rewritten = request.model
@@ -76,7 +76,7 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
     if not planned.plan.nothing_to_do or wanted != rewritten.ir_version or unplanned:
         report_stage(options.progress, "lower")
         if rewritten is not source.model:
-            bodies = ()
+            views = ()
             if request.known.lasting:
                 rewritten = _copy(rewritten)
         elif source.path is None or is_small(source) or request.known.lasting:
@@ -86,8 +86,8 @@ def rewrite(request: Request, planned: Planned, options: Options) -> tuple[Reque
             source = dataclasses.replace(source, model=without_weights(rewritten), size=size)
             request = dataclasses.replace(request, source=source)
         weights = PackedWeights.of(rewritten, functools.partial(whole, source))
-        lower(rewritten, planned, bodies, wanted)
-        del bodies
+        lower(rewritten, planned, views, wanted)
+        del views
         if unread := fit(rewritten, request.legality):
             raise refused(request, planned.plan, unread)
         set_opset_imports(rewritten, request.legality.opset, request.domains, request.legality.drops)
@@ -135,7 +135,7 @@ def missed(request: Request) -> Iterator[str]:
     """Yield a note if the model has none of the operators to decompose."""
     if not request.legality.decompose:
         return
-    held = {(default_domain(domain), name) for body in request.source.bodies for domain, name, _ in body.by_op_key}
+    held = {(default_domain(domain), name) for view in request.source.views for domain, name, _ in view.by_op_key}
     named = {one for domain, name in held for one in ((domain, f"{domain}::{name}") if domain else (name,))}
     local = {one for function in request.source.model.functions for one in names_of(function)}
     twins = {f"{dialect.MICROSOFT}::{name}" for name in dialect.operators("")}
@@ -185,15 +185,15 @@ def _declare_scanned(model: onnx.ModelProto) -> None:
     with contextlib.suppress(onnx.shape_inference.InferenceError, ValueError, RuntimeError):
         inferred = _scanned(infer_model(scopes.without_weights(model)))
         for value, known in zip(outputs, inferred, strict=True):
-            kind, found = value.type.tensor_type, known.type.tensor_type
-            if found.HasField("shape") and not kind.HasField("shape") and kind.elem_type == found.elem_type:
-                kind.shape.CopyFrom(found.shape)
+            declared, found = value.type.tensor_type, known.type.tensor_type
+            if found.HasField("shape") and not declared.HasField("shape") and declared.elem_type == found.elem_type:
+                declared.shape.CopyFrom(found.shape)
 
 
 def _scanned(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     """Return the outputs of the bodies of all Scans, in the order of the graphs."""
     scans = (node for graph in traversal.graphs(model) for node in graph.node if node.op_type == SCAN)
-    return [value for node in scans for body in traversal.subgraphs(node) for value in body.output]
+    return [value for node in scans for subgraph in traversal.subgraphs(node) for value in subgraph.output]
 
 
 def _unloaded(request: Request, model: onnx.ModelProto) -> bool:

@@ -23,7 +23,8 @@ from opshift.passes.base import limits
 from opshift.passes.base.assumptions import APPROXIMATE, FITS, TENSOR_OUTPUT
 from opshift.passes.base.errors import VerificationError
 from opshift.passes.base.options import Options
-from opshift.passes.base.results import Action, Check, Report, Verdict
+from opshift.passes.base.plan import Action
+from opshift.passes.base.report import Check, Report, Verdict
 from opshift.passes.conversion.request import Request, report_stage
 from opshift.passes.conversion.result import Result
 from opshift.passes.io import external_data as external
@@ -38,13 +39,13 @@ if TYPE_CHECKING:
     from opshift.passes.proof.pair import Pair
 
 
-def _pair(change: Replace, source: int, target: int, semantics: str) -> Pair:
+def _pair(change: Replace, source_opset: int, target_opset: int, semantics: str) -> Pair:
     from opshift.passes.proof.pair import Pair
     from opshift.passes.runtime import oracles
 
     operator, meaning, operands = change.lifted.operator, change.lifted.meaning, change.lifted.operands
     assumes = change.fragment.assumes
-    original, rewritten = alone(change, source, target)
+    original, rewritten = alone(change, source_opset, target_opset)
     names = list(original.graph.node[0].input)
     label = f"{change.typed_node.name}-{change.typed_node.since_version}"
 
@@ -257,7 +258,7 @@ def _within(
     rewritten: onnx.ModelProto,
     folders: tuple[Any, Any],
     bound: float,
-    given: Any,
+    user_inputs: Any,
     options: Options,
 ) -> Check:
     """Compare a model with its version in narrower floats, on other inputs than those that selected the nodes."""
@@ -269,7 +270,7 @@ def _within(
     before, after = (read(model, folder) for model, folder in zip((original, rewritten), folders, strict=True))
     allowed = limits.limits(options.timeout, options.memory, (before.proto, after.proto))
     try:
-        inputs = usual_inputs(before, given, options.seed + 1, allowed, fixed=after)
+        inputs = usual_inputs(before, user_inputs, options.seed + 1, allowed, fixed=after)
     except (UntestableError, RejectedError) as error:
         return Check("", "", Verdict.UNCHECKED, str(error), "", 0)
     return compare_within_bound(before, after, inputs, bound, allowed)

@@ -78,8 +78,8 @@ def columnar_view(model: onnx.ModelProto) -> ColumnarView | None:
         return None
     operators, domains, overloads = (_field_values(field, count) for field in fields[:3])
     by_op_key: defaultdict[OpKey, list[int]] = defaultdict(list)
-    for index, kind in enumerate(zip(domains, operators, overloads, strict=True)):
-        by_op_key[kind].append(index)
+    for index, op_key in enumerate(zip(domains, operators, overloads, strict=True)):
+        by_op_key[op_key].append(index)
     types: set[int] = set()
     dtypes: set[int] = set()
     for one in read.attribute:
@@ -91,7 +91,7 @@ def columnar_view(model: onnx.ModelProto) -> ColumnarView | None:
         count,
         dict(by_op_key),
         # An unknown enum value reads as no type.
-        {kind if kind in _TYPES else UNTYPED for kind in types},
+        {attribute_type if attribute_type in _TYPES else UNTYPED for attribute_type in types},
         dtypes,
         noted=bool(read.metadata_props) or any(overload for _, _, overload in by_op_key),
         placed=bool(read.device_configurations),

@@ -12,12 +12,12 @@ from opshift.passes.graph.traversal import GraphView, graph_views
 class Names:
     """Names that are unused in a model; values and nodes share one pool."""
 
-    def __init__(self, model: onnx.ModelProto, bodies: Iterable[GraphView] = ()) -> None:
-        """Collect all names of a model; `bodies` is the model's traversal, if it exists already."""
+    def __init__(self, model: onnx.ModelProto, views: Iterable[GraphView] = ()) -> None:
+        """Collect all names of a model; `views` is the model's traversal, if it exists already."""
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
-        for body in bodies or graph_views(model):
-            graph = body.graph
+        for view in views or graph_views(model):
+            graph = view.graph
             if isinstance(graph, onnx.GraphProto):
                 self._taken.update(tensor.name for tensor in graph.initializer)
                 self._taken.update(tensor.values.name for tensor in graph.sparse_initializer)
@@ -26,8 +26,8 @@ class Names:
                 self._taken.update(graph.input)
             # Types of removed values may still be declared.
             self._taken.update(value.name for value in graph.value_info)
-            self._taken.update(body.names)
-            self._taken.update(body.outputs)
+            self._taken.update(view.names)
+            self._taken.update(view.outputs)
 
     def new(self, wanted: str) -> str:
         """Return the requested name, or its first unused numbered variant."""

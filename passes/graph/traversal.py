@@ -271,9 +271,9 @@ def graph_views(model: onnx.ModelProto, main: ColumnarView | None = None) -> Ite
             if read is None
             else (read.by_op_key, read.names, read.inputs, read.outputs)
         )
-        body = GraphView(graph, path, outer, tuple(holders), *listed, dtypes, depth)
-        yield body
-        waiting += [(nested, label, body) for nested, label in reversed(inner)]
+        view = GraphView(graph, path, outer, tuple(holders), *listed, dtypes, depth)
+        yield view
+        waiting += [(nested, label, view) for nested, label in reversed(inner)]
 
 
 def node_name(node: onnx.NodeProto, index: int) -> str:
@@ -292,23 +292,23 @@ def declared_types(model: onnx.ModelProto) -> dict[str, int]:
 
 def tensors(found: Iterable[GraphView]) -> Iterator[TensorProto]:
     """Yield every tensor: initializers, sparse ones (values and indices), and those in attributes."""
-    for body in found:
-        if isinstance(body.graph, onnx.GraphProto):
-            yield from body.graph.initializer
-        for attribute in body.holders:
+    for view in found:
+        if isinstance(view.graph, onnx.GraphProto):
+            yield from view.graph.initializer
+        for attribute in view.holders:
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
-        for sparse in sparse_tensors(body):
+        for sparse in sparse_tensors(view):
             yield sparse.values
             yield sparse.indices
 
 
-def sparse_tensors(body: GraphView) -> Iterator[onnx.SparseTensorProto]:
+def sparse_tensors(view: GraphView) -> Iterator[onnx.SparseTensorProto]:
     """Yield the sparse tensors of one graph or function, without those of its subgraphs."""
-    if isinstance(body.graph, onnx.GraphProto):
-        yield from body.graph.sparse_initializer
-    for attribute in body.holders:
+    if isinstance(view.graph, onnx.GraphProto):
+        yield from view.graph.sparse_initializer
+    for attribute in view.holders:
         if attribute.HasField("sparse_tensor"):
             yield attribute.sparse_tensor
         yield from attribute.sparse_tensors

@@ -145,7 +145,7 @@ class Batch:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Undo all changes, unless the last file has arrived; remove all drafts."""
         done = bool(self._files) and self._files[-1].arrived

@@ -117,8 +117,8 @@ def _check_types(model: onnx.ModelProto, found: Sequence[GraphView]) -> None:
     for value in model.graph.output:
         if value.name in inputs and not _agree(inputs[value.name], declared_type(value.type)):
             raise InvalidModelError(f"{printable(value.name)} is an input and an output, of different types.")
-    for body in found:
-        graph = body.graph
+    for view in found:
+        graph = view.graph
         declared = (graph.value_info,) if isinstance(graph, onnx.FunctionProto) else (graph.input, graph.output)
         for value in (value for values in (*declared, graph.value_info) for value in values):
             _check_type(value, external_data.ELEMENT_TYPES | {TensorProto.UNDEFINED})
@@ -151,41 +151,41 @@ _FIELDS: Mapping[int, str] = {
 
 def _check_names(found: Iterable[GraphView]) -> None:
     """Check names where onnxruntime is stricter than onnx's checker, or where the summary hides them from it."""
-    for body in found:
-        graph = body.graph
-        if name := _twice([name for name in body.names if name]):
-            raise ToleratedError(f"two nodes of {printable(body.path)} have the name {printable(name)}.")
+    for view in found:
+        graph = view.graph
+        if name := _twice([name for name in view.names if name]):
+            raise ToleratedError(f"two nodes of {printable(view.path)} have the name {printable(name)}.")
         if isinstance(graph, onnx.FunctionProto):
             for default in graph.attribute_proto:
-                what = f"the default {printable(default.name)} of {printable(body.path)}"
+                what = f"the default {printable(default.name)} of {printable(view.path)}"
                 if default.ref_attr_name:
                     raise InvalidModelError(f"{what} refers to a parameter; it must have a value.")
                 if default.type in _FIELDS and not default.HasField(_FIELDS[default.type]):
                     raise InvalidModelError(f"{what} has no value of its type.")
-            computed = {*graph.input, *body.outputs}
+            computed = {*graph.input, *view.outputs}
             for name in graph.output:
                 if name not in computed:
-                    raise InvalidModelError(f"{printable(body.path)} never computes its output {printable(name)}.")
+                    raise InvalidModelError(f"{printable(view.path)} never computes its output {printable(name)}.")
             continue
         names = [tensor.name for tensor in graph.initializer]
         if name := _twice(names + [tensor.values.name for tensor in graph.sparse_initializer]):
-            raise InvalidModelError(f"two initializers of {printable(body.path)} have the name {printable(name)}.")
+            raise InvalidModelError(f"two initializers of {printable(view.path)} have the name {printable(name)}.")
 
 
 def _check_calls(model: onnx.ModelProto, found: Iterable[GraphView]) -> None:
     """Check that no call passes more inputs than the function has, or uses more outputs."""
     functions = {(one.domain, one.name, one.overload): one for one in model.functions}
     calls = (
-        (body, index, functions[op_key])
-        for body in found
-        for op_key, places in body.by_op_key.items()
+        (view, index, functions[op_key])
+        for view in found
+        for op_key, places in view.by_op_key.items()
         if op_key in functions
         for index in places
     )
-    for body, index, called in calls:
-        node = body.graph.node[index]
+    for view, index, called in calls:
+        node = view.graph.node[index]
         if len(node.input) > len(called.input) or len(node.output) > len(called.output):
-            where = printable(f"{body.path}/{traversal.node_name(node, index)}")
+            where = printable(f"{view.path}/{traversal.node_name(node, index)}")
             raise InvalidModelError(
                 f"{where} calls the function {printable(called.name)} with {len(node.input)} inputs and "
                 f"{len(node.output)} outputs; it has {len(called.input)} and {len(called.output)}."
@@ -195,8 +195,8 @@ def _check_calls(model: onnx.ModelProto, found: Iterable[GraphView]) -> None:
 def _check_axes(found: Iterable[GraphView]) -> None:
     """Check that no declared shape has too many axes: onnx's inference would allocate memory for all of them."""
     lengths: dict[int, dict[str, int]] = {}
-    for body in found:
-        graph = body.graph
+    for view in found:
+        graph = view.graph
         declared = () if isinstance(graph, onnx.FunctionProto) else graph.input
         vectors = {
             value.name: value.type.tensor_type.shape.dim[0].dim_value
@@ -204,25 +204,25 @@ def _check_axes(found: Iterable[GraphView]) -> None:
             for value in values
             if len(value.type.tensor_type.shape.dim) == 1
         }
-        lengths[id(body)] = {**(lengths[id(body.outer)] if body.outer else {}), **vectors}
-        for index in body.places(limits.SHAPED):
+        lengths[id(view)] = {**(lengths[id(view.outer)] if view.outer else {}), **vectors}
+        for index in view.places(limits.SHAPED):
             node = graph.node[index]
             position = limits.SHAPED[node.op_type]
             if position < len(node.input):
-                length = lengths[id(body)].get(node.input[position], 0)
+                length = lengths[id(view)].get(node.input[position], 0)
                 if length > limits.MOST_AXES:
-                    where = printable(f"{body.path}/{traversal.node_name(node, index)}")
+                    where = printable(f"{view.path}/{traversal.node_name(node, index)}")
                     raise InvalidModelError(f"{node.op_type} at {where}: its shape has {length} axes.")
 
 
 def _check_fatal(found: Iterable[GraphView]) -> None:
     """Check nodes that crash onnx's inference."""
-    for body in found:
-        for index in body.places(FATAL):
-            node = body.graph.node[index]
+    for view in found:
+        for index in view.places(FATAL):
+            node = view.graph.node[index]
             attributes = {one.name: attribute_value(one) for one in node.attribute if not one.ref_attr_name}
             if not default_domain(node.domain) and (wrong := fatal(node.op_type, attributes, len(node.output))):
-                where = printable(f"{body.path}/{traversal.node_name(node, index)}")
+                where = printable(f"{view.path}/{traversal.node_name(node, index)}")
                 raise InvalidModelError(f"{node.op_type} at {where}: {wrong}.")
 
 
@@ -302,18 +302,18 @@ def _check_attributes(model: onnx.ModelProto, data: bytes, found: Sequence[Graph
     if not model.training_info and _REFERENCE not in data:
         return
     roots: dict[int, onnx.GraphProto | onnx.FunctionProto] = {}
-    for body in found:  # an outer body always comes before its inner ones
-        roots[id(body)] = roots[id(body.outer)] if body.outer else body.graph
+    for view in found:  # an outer body always comes before its inner ones
+        roots[id(view)] = roots[id(view.outer)] if view.outer else view.graph
     training = {id(graph) for info in model.training_info for graph in (info.initialization, info.algorithm)}
     newest = onnx.defs.onnx_opset_version()  # the check of a single attribute does not depend on the opset
-    for body in found:
-        root = roots[id(body)]
+    for view in found:
+        root = roots[id(view)]
         if isinstance(root, onnx.FunctionProto):
             continue
-        for index, node in enumerate(body.graph.node):
+        for index, node in enumerate(view.graph.node):
             for attribute in node.attribute:
                 if attribute.ref_attr_name:
-                    where = printable(f"{body.path}/{traversal.node_name(node, index)}")
+                    where = printable(f"{view.path}/{traversal.node_name(node, index)}")
                     what = f"the parameter {printable(attribute.ref_attr_name)} of a function"
                     raise InvalidModelError(f"{node.op_type} at {where} refers to {what}, and is in none.")
                 if id(root) in training and not list(traversal.held_graphs(attribute)):

@@ -97,9 +97,9 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     return light
 
 
-def copy_fields(target: Message, source: Message, without: set[str]) -> None:
+def copy_fields(target: Message, message: Message, without: set[str]) -> None:
     """Copy all set fields of a message, except some."""
-    for entry, value in source.ListFields():
+    for entry, value in message.ListFields():
         if entry.name in without:
             continue
         if hasattr(value, "MergeFrom"):  # a message, or a repeated field
@@ -137,8 +137,8 @@ def _closed(summary: onnx.ModelProto, data: bytes) -> bytes:
     if early:
         model.ir_version = _FUNCTIONS
     found = tuple(traversal.graph_views(model))
-    for body in found:
-        for sparse in traversal.sparse_tensors(body):
+    for view in found:
+        for sparse in traversal.sparse_tensors(view):
             if external_data.is_external(sparse.values) or external_data.is_external(sparse.indices):
                 _empty(sparse.values)
                 _empty(sparse.indices)
@@ -147,19 +147,19 @@ def _closed(summary: onnx.ModelProto, data: bytes) -> bytes:
             _empty(tensor)
     for value in tensors_in_and_out(model):
         value.type.tensor_type.shape.SetInParent()
-    holders = [*model.opset_import, *model.functions, *(node for body in found for node in body.graph.node)]
+    holders = [*model.opset_import, *model.functions, *(node for view in found for node in view.graph.node)]
     holders += [entry for function in model.functions for entry in function.opset_import]
     for holder in holders:
         if holder.domain == "ai.onnx":
             holder.domain = ""
     for one in deprecated:
-        for node in (node for body in found for node in body.graph.node):
+        for node in (node for view in found for node in view.graph.node):
             if not node.domain and node.op_type == one.name:
                 node.domain, node.op_type = one.domain, one.raw.name
         for importer in (model, *model.functions):
             importer.opset_import.add(domain=one.domain, version=one.since_version)
     if own:
-        for node in (node for body in found for node in body.graph.node):
+        for node in (node for view in found for node in view.graph.node):
             if not node.domain and node.op_type in own:
                 node.domain = MICROSOFT
         for importer in (model, *model.functions):

@@ -41,13 +41,13 @@ def check_types_of_operators(
     static = StaticFacts(model, found[0])
     # The values of subgraphs have scopes of their own.
     if len(found) == 1 and _check_operators(
-        found, summary, lambda body, name: _as_tensor_type(static.find(name)), static.alike
+        found, summary, lambda view, name: _as_tensor_type(static.find(name)), static.alike
     ):
         return static, None
     inferred = _inferred(summary)
     inside = tuple(traversal.graph_views(inferred))
     types: dict[int, Mapping[str, Facts | None]] = {}
-    _check_operators(inside, summary, lambda body, name: _type(name, body, types))
+    _check_operators(inside, summary, lambda view, name: _type(name, view, types))
     return static, inferred
 
 
@@ -64,30 +64,30 @@ def _check_operators(
     opset = max((entry.version for entry in summary.opset_import if not default_domain(entry.domain)), default=1)
     complete = True
     checked: set[Hashable] = {None}
-    for body in found:
-        for index in body.places(_checked_operators(body)):
+    for view in found:
+        for index in view.places(_checked_operators(view)):
             if (same := alike(index)) in checked and same is not None:
                 continue
             checked.add(same)
-            node = body.graph.node[index]
+            node = view.graph.node[index]
             schema = schema_read_at("", node.op_type, opset)
             if default_domain(node.domain) or schema is None:
                 continue
             attributes = attributes_of(node)
-            inputs = tuple([type_of(body, name) for name in node.input[:]])
+            inputs = tuple([type_of(view, name) for name in node.input[:]])
             complete = complete and None not in inputs
             if None in attributes.values():
                 continue  # a parameter of a function, whose value each call defines
             typed_node = Node("", node.op_type, schema.since_version, attributes, inputs, (True,) * len(node.output))
             if fault := operator_fault(typed_node):
-                where = printable(f"{body.path}/{traversal.node_name(node, index)}")
+                where = printable(f"{view.path}/{traversal.node_name(node, index)}")
                 raise InvalidModelError(f"{node.op_type}-{schema.since_version} at {where}: {fault}.")
     return complete
 
 
-def _checked_operators(body: GraphView) -> frozenset[str]:
+def _checked_operators(view: GraphView) -> frozenset[str]:
     """Return the names of a graph's operators whose nodes onnx does not check."""
-    return frozenset(name for domain, name, _ in body.by_op_key if not default_domain(domain) and traits(name).checked)
+    return frozenset(name for domain, name, _ in view.by_op_key if not default_domain(domain) and traits(name).checked)
 
 
 def _inferred(summary: onnx.ModelProto) -> onnx.ModelProto:
@@ -101,9 +101,9 @@ def _inferred(summary: onnx.ModelProto) -> onnx.ModelProto:
         return plain
 
 
-def _type(name: str, body: GraphView, types: dict[int, Mapping[str, Facts | None]]) -> Facts | None:
+def _type(name: str, view: GraphView, types: dict[int, Mapping[str, Facts | None]]) -> Facts | None:
     """Return the facts about a value in a graph, which may come from an outer graph."""
-    scope: GraphView | None = body
+    scope: GraphView | None = view
     while scope is not None:
         if id(scope) not in types:
             types[id(scope)] = _declared(scope.graph)

@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A model as it was passed; `model` and `given` must not be modified.
+    """A model as it was passed; `model` and `original` must not be modified.
 
     Rewriting takes over the `model` of a large file, and goes on with a source whose model has no weights.
 
     A model that was read from a file of more than 64 MiB has spans in place of large weights, see `external_data.Span`.
     `directory` is the folder of relative external data, None for a model in memory. `path` is the absolute path of the
-    model's file. `given` is the caller's object, unless it is a path. `stamp` identifies the state of the file that was
-    read. `files` are the real paths of its external data by location, where `directory` is known, and `allowed` the
-    folders in which links may end.
+    model's file. `original` is the caller's object, unless it is a path. `stamp` identifies the state of the file that
+    was read. `files` are the real paths of its external data by location, where `directory` is known, and `allowed`
+    the folders in which links may end.
 
-    Later steps reuse the results of the checks: `bodies` are the graphs and functions of the model, `static` are facts
+    Later steps reuse the results of the checks: `views` are the graphs and functions of the model, `static` are facts
     of single values. `inferred` is a summary of the model with inferred types (large weights as inputs, functions left
     out), if the checks needed inference.
     """
@@ -58,11 +58,11 @@ class Source:
     model: onnx.ModelProto
     directory: Path | None
     path: Path | None
-    given: onnx.ModelProto | onnx_ir.Model | None
+    original: onnx.ModelProto | onnx_ir.Model | None
     stamp: tuple[int, ...] | None = None
     allowed: tuple[Path, ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
-    bodies: tuple[GraphView, ...] = ()
+    views: tuple[GraphView, ...] = ()
     static: StaticFacts | None = None
     inferred: onnx.ModelProto | None = None
     size: int | None = None
@@ -95,16 +95,16 @@ def load(
     """
     check_opset("assume_opset", assume_opset)
     allowed = external_data.permitted(allow_paths)
-    given = as_model(model)
+    original = as_model(model)
     try:
-        if isinstance(given, onnx.ModelProto):
+        if isinstance(original, onnx.ModelProto):
             name = "the model"
-            return _checked(Source(given, None, None, given, allowed=allowed), assume_opset)
-        if isinstance(given, str | os.PathLike):
-            name = shown_path(given)
-            return _checked(replace(_read(Path(given).absolute()), allowed=allowed), assume_opset)
+            return _checked(Source(original, None, None, original, allowed=allowed), assume_opset)
+        if isinstance(original, str | os.PathLike):
+            name = shown_path(original)
+            return _checked(replace(_read(Path(original).absolute()), allowed=allowed), assume_opset)
         name = "the onnx_ir.Model"
-        return _checked(replace(_from_ir(given), allowed=allowed), assume_opset)
+        return _checked(replace(_from_ir(original), allowed=allowed), assume_opset)
     except InvalidModelError as error:
         raise InvalidModelError(f"{name}: {error}") from None
 
@@ -233,7 +233,7 @@ def _checked(source: Source, assume_opset: int | None = None) -> Source:
         return _checked_as_it_is(source)
     except ToleratedError as error:
         model = source.model
-        if model is source.given:
+        if model is source.original:
             model = onnx.ModelProto()
             model.CopyFrom(source.model)
         if not (repairs := repair(model)):
@@ -276,7 +276,7 @@ def _checked_as_it_is(source: Source) -> Source:
     except InvalidModelError as error:
         raise with_fitting_opset(error, model, found) from None
     static, inferred = check_types_of_operators(model, summary, found)
-    return replace(source, files=files, stamps=stamps, bodies=found, static=static, inferred=inferred)
+    return replace(source, files=files, stamps=stamps, views=found, static=static, inferred=inferred)
 
 
 def is_small(source: Source) -> bool:

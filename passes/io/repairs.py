@@ -17,12 +17,12 @@ from opshift.passes.graph.traversal import GraphView, graph_views, names_read
 def repair(model: onnx.ModelProto) -> tuple[str, ...]:
     """Repair a model in place, and return notes on the repairs."""
     notes = []
-    for body in graph_views(model):
-        if renamed := _rename(body):
+    for view in graph_views(model):
+        if renamed := _rename(view):
             nodes = "1 node" if renamed == 1 else f"{renamed} nodes"
-            notes.append(f"Renamed {nodes} of {printable(body.path)} that had the name of another.")
-        if _sort(body.graph):
-            notes.append(f"Sorted the nodes of {printable(body.path)}, some of which came before their inputs.")
+            notes.append(f"Renamed {nodes} of {printable(view.path)} that had the name of another.")
+        if _sort(view.graph):
+            notes.append(f"Sorted the nodes of {printable(view.path)}, some of which came before their inputs.")
     return tuple(notes)
 
 
@@ -34,8 +34,8 @@ def declare_opset(model: onnx.ModelProto) -> str:
     """
     before, model.ir_version = model.ir_version, 3
     model.opset_import.add(version=1)
-    for body in graph_views(model):
-        for attribute in (one for node in body.graph.node for one in node.attribute):
+    for view in graph_views(model):
+        for attribute in (one for node in view.graph.node for one in node.attribute):
             if attribute.type == AttributeProto.UNDEFINED:
                 named = (_TYPES[field.name] for field, _ in attribute.ListFields() if field.name in _TYPES)
                 attribute.type = next(named, AttributeProto.UNDEFINED)
@@ -48,7 +48,7 @@ def needs_no_opset(model: onnx.ModelProto) -> bool:
     onnxruntime 1.32.0 reads such a model at the newest opset that it knows.
     """
     imported = [default_domain(entry.domain) for entry in model.opset_import]
-    nodes = (node for body in graph_views(model) for node in body.graph.node)
+    nodes = (node for view in graph_views(model) for node in view.graph.node)
     return bool(imported) and all(imported) and all(default_domain(node.domain) for node in nodes)
 
 
@@ -96,12 +96,12 @@ _TYPES: Mapping[str, AttributeProto.AttributeType] = {
 """The types of attributes by the field that holds the value."""
 
 
-def _rename(body: GraphView) -> int:
+def _rename(view: GraphView) -> int:
     """Give unique names to nodes with an earlier node's name; return the number of renamed nodes."""
-    taken = Counter(name for name in body.names if name)
+    taken = Counter(name for name in view.names if name)
     seen: set[str] = set()
     renamed = 0
-    for node in body.graph.node if any(count > 1 for count in taken.values()) else ():
+    for node in view.graph.node if any(count > 1 for count in taken.values()) else ():
         if node.name and node.name in seen:
             renamed += 1
             number = 1

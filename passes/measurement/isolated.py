@@ -6,10 +6,7 @@ import contextlib
 import importlib
 import importlib.util
 import os
-import pickle
 import pkgutil
-import signal
-import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from opshift.opsets.native import sandbox
+from opshift.opsets.native.channel import Channel, LostError
+from opshift.opsets.native.child import Child, main_of
 from opshift.opsets.registry.schema import NEWEST, OLDEST
 from opshift.passes.base.errors import UsageError
 from opshift.passes.measurement import adapters
-from opshift.passes.runtime.child import Child, channel
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -91,14 +90,14 @@ class Isolated:
         """
         if self._child is None:
             environment = {**os.environ, **self._environment}
-            self._child = Child("measurement.isolated", self.adapter, environment=environment, group=True)
-        late = threading.Timer(self.timeout, _kill, (self._child.process,))
+            # A process group: Node.js does not see the end of its input while it computes.
+            self._child = Child(*main_of(__name__, self.adapter), environment=environment, group=True)
+        late = threading.Timer(self.timeout, self._child.kill)
         late.start()
         try:
-            pickle.dump((model, dict(inputs)), self._child.requests)
-            self._child.requests.flush()
+            self._child.send((model, dict(inputs)))
             done, answer = self._child.receive()
-        except (EOFError, OSError, pickle.UnpicklingError):
+        except (OSError, LostError):
             self.close()
             raise RefusedError("its process ended, or took too long") from None
         except BaseException:  # Ctrl-C does not reach the process
@@ -116,21 +115,10 @@ class Isolated:
     def close(self) -> None:
         """End the process."""
         if self._child is not None:
-            _kill(self._child.process)
-            self._child.process.wait()
+            self._child.kill()
+            self._child.wait()
             self._child.close()
         self._child = None
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and those that it started: Node.js does not see the end of its input while it computes."""
-    if process.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
 
 
 def alike(found: Array, wanted: Array) -> bool:
@@ -151,18 +139,17 @@ def alike(found: Array, wanted: Array) -> bool:
     return bool(np.allclose(one, other, rtol=rtol, atol=1e-5 + 2.0**-20 * largest, equal_nan=True))
 
 
-def main(mark: bytes, adapter: str) -> None:
+def main(mark: str, adapter: str) -> None:
     """Answer requests until the input ends; the runtime's own output is discarded."""
-    asked, answers = channel(mark)
+    channel = Channel(*sandbox.streams(mark))
     run = load_adapter(adapter).run
-    with contextlib.suppress(EOFError):
+    with contextlib.suppress(LostError):
         while True:
-            model, inputs = pickle.load(asked)
+            model, inputs = channel.receive()
             try:
                 answer: tuple[bool, Any] = True, {name: np.asarray(one) for name, one in run(model, inputs).items()}
             except ImportError as error:
                 answer = False, error
             except Exception as error:  # each runtime raises its own exception classes
                 answer = False, f"{type(error).__name__}: {error}".replace("\n", " ")
-            pickle.dump(answer, answers)
-            answers.flush()
+            channel.send(answer)

@@ -41,23 +41,23 @@ class Cut:
 class Trace:
     """A model with all values of its main graph, and the nodes that compute them."""
 
-    def __init__(self, source: Runnable, limits: Limits, *, optimised: bool = False) -> None:
+    def __init__(self, runnable: Runnable, limits: Limits, *, optimised: bool = False) -> None:
         """Store the model; it is opened when values are first requested, with or without graph optimizations."""
-        self.source = source
-        self.nodes = list(source.proto.graph.node)
+        self.runnable = runnable
+        self.nodes = list(runnable.proto.graph.node)
         self.maker = {name: index for index, node in enumerate(self.nodes) for name in node.output if name}
-        self.constants = {tensor.name: tensor for tensor in source.proto.graph.initializer}
+        self.constants = {tensor.name: tensor for tensor in runnable.proto.graph.initializer}
         self._limits = limits
         self._optimised = optimised
 
     @functools.cached_property
     def _session(self) -> Session:
         proto = onnx.ModelProto()
-        proto.CopyFrom(self.source.proto)
+        proto.CopyFrom(self.runnable.proto)
         known = {value.name for value in proto.graph.output}
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self.maker if name not in known)
         return Session(
-            replace(self.source, proto=proto, path=None, directory=_folder(self.source)),
+            replace(self.runnable, proto=proto, path=None, directory=_folder(self.runnable)),
             optimised=self._optimised,
             limits=self._limits,
         )
@@ -99,7 +99,7 @@ class Trace:
     @functools.cached_property
     def types(self) -> Mapping[str, onnx.TypeProto]:
         """The inferable types of values, with the symbols of their dims."""
-        proto = self.source.proto
+        proto = self.runnable.proto
         try:
             graph = infer_model(proto).graph
         except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
@@ -118,20 +118,20 @@ class Trace:
         graph.node.extend(self.nodes[index] for index in nodes)
         read = {name for index in nodes for name in self.reads(index)}
         graph.initializer.extend(tensor for name, tensor in self.constants.items() if name in read)
-        for name, kind in inputs.items():
-            graph.input.add(name=name, type=kind)
+        for name, value_type in inputs.items():
+            graph.input.add(name=name, type=value_type)
         graph.output.append(output)
-        old = self.source.proto
+        old = self.runnable.proto
         proto = helper.make_model(
             graph, opset_imports=old.opset_import, ir_version=old.ir_version, functions=list(old.functions)
         )
         _rename(proto.graph, renamed)
-        return Runnable(proto, directory=_folder(self.source))
+        return Runnable(proto, directory=_folder(self.runnable))
 
 
-def _folder(source: Runnable) -> Any:
+def _folder(runnable: Runnable) -> Any:
     """Return the directory of the external data."""
-    return source.path.parent if source.directory is None and source.path is not None else source.directory
+    return runnable.path.parent if runnable.directory is None and runnable.path is not None else runnable.directory
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
@@ -140,9 +140,11 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]
         for attribute in node.attribute:
-            for body in held_graphs(attribute):
-                own = {value.name for value in body.input} | {name for each in body.node for name in each.output}
-                _rename(body, {old: new for old, new in names.items() if old not in own})
+            for subgraph in held_graphs(attribute):
+                own = {value.name for value in subgraph.input} | {
+                    name for each in subgraph.node for name in each.output
+                }
+                _rename(subgraph, {old: new for old, new in names.items() if old not in own})
     for value in (*graph.input, *graph.output):
         value.name = names.get(value.name, value.name)
 
@@ -235,18 +237,18 @@ def _cut(
     if any(leaf not in values for leaf in inputs) or name not in found:
         return None
     sizes = [tensor.ByteSize() for side in (before, after) for tensor in side.constants.values()]
-    if sum(sizes) > _EMBEDDED and _folder(before.source) is None:
+    if sum(sizes) > _EMBEDDED and _folder(before.runnable) is None:
         return None
     types = {leaf: before.types.get(leaf) or type_of(values[leaf]) for leaf in inputs}
     node = before.nodes[index]
     renamed = {stops[leaf]: leaf for leaf in inputs if stops.get(leaf, leaf) != leaf}
     return Cut(
         f"main/{node.name or node.output[0]}",
-        operator_label(before.source.proto, node),
+        operator_label(before.runnable.proto, node),
         before.part(nodes_before, types, onnx.ValueInfoProto(name=name, type=type_of(values[name])), {}),
         after.part(
             nodes_after,
-            {stops.get(leaf, leaf): kind for leaf, kind in types.items()},
+            {stops.get(leaf, leaf): value_type for leaf, value_type in types.items()},
             onnx.ValueInfoProto(name=name, type=type_of(found[name])),
             renamed,
         ),

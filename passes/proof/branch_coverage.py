@@ -113,8 +113,8 @@ def _conditionals(model: onnx.ModelProto) -> list[_If]:
         known = {**known, **_constants(graph, defaults)}
         for node in graph.node:
             if node.op_type != IF or node.domain not in ("", "ai.onnx"):
-                for body in subgraphs(node):
-                    visit(body, within, node.op_type, known)
+                for branch in subgraphs(node):
+                    visit(branch, within, node.op_type, known)
                 continue
             place = len(found)
             found.append(_If(node, within, inside, known.get(node.input[0])))
@@ -171,18 +171,18 @@ def _seen(conditionals: Sequence[_If], branch_path: Sequence[tuple[int, str]], i
     return not inside and len(known) == len(branch_path) and any(map(all, zip(*known, strict=True)))
 
 
-def _taken(source: Runnable, conditionals: Sequence[_If], feeds: Sequence[Feeds], limits: Limits) -> _Taken:
+def _taken(runnable: Runnable, conditionals: Sequence[_If], feeds: Sequence[Feeds], limits: Limits) -> _Taken:
     """Return the conditions that are main-graph values, on each input."""
     names = dict.fromkeys(one.node.input[0] for one in conditionals if not one.inside)
-    values = _values(source, names, feeds, limits)
+    values = _values(runnable, names, feeds, limits)
     return {name: [None if one is None else bool(np.all(one)) for one in values[name]] for name in values}
 
 
 def _values(
-    source: Runnable, names: Iterable[str], feeds: Sequence[Feeds], limits: Limits
+    runnable: Runnable, names: Iterable[str], feeds: Sequence[Feeds], limits: Limits
 ) -> Mapping[str, Sequence[Any]]:
     """Return the main-graph values with these names, on each input; None if unknown."""
-    graph = source.proto.graph
+    graph = runnable.proto.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
     fed, made = {value.name for value in graph.input}, {name for node in graph.node for name in node.output}
     found: dict[str, Sequence[Any]] = {}
@@ -194,7 +194,7 @@ def _values(
     if not shown:
         return found
     try:
-        rows = InnerValues(source, shown, limits).on(feeds)
+        rows = InnerValues(runnable, shown, limits).on(feeds)
     except RejectedError:
         return found
     return found | {name: [None if row is None else row[name] for row in rows] for name in shown}
@@ -245,11 +245,11 @@ def _loops(model: onnx.ModelProto) -> list[onnx.NodeProto]:
 
 
 def _gates(
-    source: Runnable, loops: Sequence[onnx.NodeProto], feeds: Sequence[Feeds], limits: Limits
+    runnable: Runnable, loops: Sequence[onnx.NodeProto], feeds: Sequence[Feeds], limits: Limits
 ) -> Mapping[str, Sequence[Any]]:
     """Return the trip counts and conditions of Loops by name, on each input."""
     names = dict.fromkeys(name for node in loops for name in node.input[:2] if name)
-    return _values(source, names, feeds, limits) if loops else {}
+    return _values(runnable, names, feeds, limits) if loops else {}
 
 
 def _alike(one: Sequence[Any] | None, other: Sequence[Any] | None) -> bool:
@@ -260,29 +260,29 @@ def _alike(one: Sequence[Any] | None, other: Sequence[Any] | None) -> bool:
     return all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in pairs)
 
 
-def _entered(source: Runnable, place: int) -> Runnable:
+def _entered(runnable: Runnable, place: int) -> Runnable:
     """Return the model with two iterations of a Loop, unless its body ends it after one."""
     proto = onnx.ModelProto()
-    proto.CopyFrom(source.proto)
+    proto.CopyFrom(runnable.proto)
     node = _loops(proto)[place]
     name = Names(proto).new("opshift/twice")
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(2, np.int64), name))
     if proto.ir_version < DEFAULTS:
         proto.graph.input.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, []))
-    given = [name, "", *node.input[2:]]
+    names = [name, "", *node.input[2:]]
     del node.input[:]
-    node.input.extend(given)
-    return replace(source, proto=proto, path=None)
+    node.input.extend(names)
+    return replace(runnable, proto=proto, path=None)
 
 
-def _forced(source: Runnable, branch_path: Sequence[tuple[int, str]]) -> Runnable:
+def _forced(runnable: Runnable, branch_path: Sequence[tuple[int, str]]) -> Runnable:
     """Return the model in which every If on a path has the path's branch in place of its other branch too."""
     proto = onnx.ModelProto()
-    proto.CopyFrom(source.proto)
+    proto.CopyFrom(runnable.proto)
     conditionals = _conditionals(proto)
     for place, name in reversed(branch_path):  # a branch is copied with the changes inside it
         attributes = {attribute.name: attribute for attribute in conditionals[place].node.attribute}
         for other in NAMES:
             if other != name:
                 attributes[other].g.CopyFrom(attributes[name].g)
-    return replace(source, proto=proto, path=None)
+    return replace(runnable, proto=proto, path=None)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opshift.passes.base.effort import Allowance
-from opshift.passes.base.results import Counterexample
+from opshift.passes.base.report import Counterexample
 from opshift.passes.proof.coverage import CoverageCounter
 from opshift.passes.proof.equality import DifferenceKind, deviation, differences_by_kind, differs, differs_in_rank
 from opshift.passes.proof.inputs.input_specs import Spec
@@ -135,7 +135,7 @@ class Mismatch:
         """Return the counterexample in plain lists and numbers."""
         found = self.difference
         types = [value.dtype for value in (found.expected, found.actual) if isinstance(value, np.ndarray)]
-        mark = [f"{kind}: " if len(set(types)) > 1 else "" for kind in (*types, "", "")]
+        mark = [f"{dtype}: " if len(set(types)) > 1 else "" for dtype in (*types, "", "")]
         expected, actual = readable(found.expected, found.index), readable(found.actual, found.index)
         return Counterexample(
             {name: readable(value) for name, value in self.feeds.items()},
@@ -529,18 +529,18 @@ def readable(value: Any, index: tuple[int, ...] | None = None) -> Any:
     array = np.asarray(value)
     if array.dtype.kind == "V":  # types of ml_dtypes print as bytes
         array = array.astype(np.float32 if is_float(array.dtype) else np.int8)
-    kind = f"{value.dtype}{list(array.shape)}"
+    typed_shape = f"{value.dtype}{list(array.shape)}"
     if array.ndim > 1 and not array.size:
-        return f"{kind}, empty"
+        return f"{typed_shape}, empty"
     if array.size <= _SHOWN:
         return array.tolist()
     if index is not None:
-        return f"{kind}, {array[index]} at {list(index)}"
+        return f"{typed_shape}, {array[index]} at {list(index)}"
     zero: Any = "" if array.dtype == np.object_ else 0
     others = np.argwhere(array != zero)
     listed = ", ".join(f"{array[tuple(at)]} at {at.tolist()}" for at in others[:8])
     more = f" and {len(others) - 8} more" if len(others) > 8 else ""
-    return f"{kind}, zero but for {listed}{more}" if len(others) else f"{kind}, all zero"
+    return f"{typed_shape}, zero but for {listed}{more}" if len(others) else f"{typed_shape}, all zero"
 
 
 def sentence(*parts: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from opshift.passes.base.results import Coverage, Departure
+from opshift.passes.base.report import Coverage, Departure
 from opshift.passes.proof.inputs.input_specs import Spec
 from opshift.passes.proof.inputs.shape_search import sizes_of
 from opshift.passes.proof.wider_types import is_float

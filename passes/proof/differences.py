@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opshift.opsets.registry.node_traits import traits_of
-from opshift.passes.base.results import Counterexample
+from opshift.passes.base.report import Counterexample
 from opshift.passes.proof import branch_coverage
 from opshift.passes.proof.bisect import Cut, Trace, first_differences, unoptimised_agree
 from opshift.passes.proof.comparison import Comparison, Mismatch, sentence

@@ -39,9 +39,13 @@ def differences_by_kind(expected: Any, actual: Any) -> Mapping[DifferenceKind, f
     finite = np.isfinite(expected) & np.isfinite(actual)
     apart = unequal(expected, actual)
     distance = deviation(expected, actual)
-    kind = DifferenceKind.VALUE if (expected[finite] != 0).any() else DifferenceKind.OF_ZERO
+    difference = DifferenceKind.VALUE if (expected[finite] != 0).any() else DifferenceKind.OF_ZERO
     return {
-        **({kind: distance / rounded(expected).slack if kind is DifferenceKind.VALUE else 1.0} if distance else {}),
+        **(
+            {difference: distance / rounded(expected).slack if difference is DifferenceKind.VALUE else 1.0}
+            if distance
+            else {}
+        ),
         **({DifferenceKind.SIGN_OF_ZERO: 1.0} if (apart & (expected == 0) & (actual == 0)).any() else {}),
         **({DifferenceKind.NOT_FINITE: 1.0} if (apart & ~finite).any() else {}),
     }

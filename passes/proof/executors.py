@@ -53,18 +53,18 @@ class Executors:
         opening = way.open(optimised=False).opening if isinstance(way, Runner) else 0.0
         return Reference(way, outputs, note and f"the original's {note}", bounds, self.lean, opening)
 
-    def rewritten(self, source: Runnable, reference: Reference) -> tuple[Executor, str]:
+    def rewritten(self, runnable: Runnable, reference: Reference) -> tuple[Executor, str]:
         """Return the executor of the rewritten model: like the original's, so that the same kernels and oracles run.
 
         Raises:
             RejectedError: onnxruntime does not load it, or lacks a kernel although it has all of the original's.
         """
         if isinstance(reference.executor, Runner):
-            return executor_of(source, self.limits, kernels=True, lean=self.lean)
-        way, note = self._executor(source)
+            return executor_of(runnable, self.limits, kernels=True, lean=self.lean)
+        way, note = self._executor(runnable)
         if isinstance(way, Interpreter):
             return way, note
-        return Interpreter(source, self.limits, strict=False), note
+        return Interpreter(runnable, self.limits, strict=False), note
 
     def load(self, original: Runnable, rewritten: Runnable) -> None:
         """Open both models in onnxruntime: running node by node does not detect invalid types.
@@ -93,10 +93,10 @@ class Executors:
         approximate = any(pair.approximate for pair in self.pairs)
         return Bounds(original, self.limits, unsigned=unsigned, approximate=approximate)
 
-    def _executor(self, source: Runnable) -> tuple[Executor, str]:
+    def _executor(self, runnable: Runnable) -> tuple[Executor, str]:
         if self.by_oracle:
-            return Interpreter(source, self.limits, self.by_oracle, "spec"), ""
-        return executor_of(source, self.limits, lean=self.lean)
+            return Interpreter(runnable, self.limits, self.by_oracle, "spec"), ""
+        return executor_of(runnable, self.limits, lean=self.lean)
 
 
 def _drops_signs(original: onnx.ModelProto, rewritten: onnx.ModelProto) -> bool:

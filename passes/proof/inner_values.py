@@ -13,25 +13,25 @@ from opshift.passes.runtime.ort_models import Feeds, RejectedError, Runnable
 from opshift.passes.runtime.ort_session import Session
 
 
-def showing(source: Runnable, names: Iterable[str]) -> Runnable:
+def showing(runnable: Runnable, names: Iterable[str]) -> Runnable:
     """Return a model whose outputs are these values of the main graph, which nodes compute."""
     proto = onnx.ModelProto()
-    proto.CopyFrom(source.proto)
+    proto.CopyFrom(runnable.proto)
     del proto.graph.output[:]
     proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-    return replace(source, proto=proto, path=None)
+    return replace(runnable, proto=proto, path=None)
 
 
 class InnerValues:
     """A session that returns values of a model's main graph."""
 
-    def __init__(self, source: Runnable, names: Sequence[str], limits: Limits) -> None:
+    def __init__(self, runnable: Runnable, names: Sequence[str], limits: Limits) -> None:
         """Open the model.
 
         Raises:
             RejectedError: onnxruntime does not load it.
         """
-        self._session = Session(showing(source, names), optimised=False, limits=limits)
+        self._session = Session(showing(runnable, names), optimised=False, limits=limits)
 
     def on(self, feeds: Sequence[Feeds]) -> list[Mapping[str, Any] | None]:
         """Return the values by name on each input; None if the model does not run on it."""

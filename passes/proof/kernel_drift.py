@@ -70,7 +70,7 @@ class KernelDrift:
         lost: set[str] = set()
         graph = self._original.model.graph
         for node in graph.node:
-            own = (node, *(one for body in subgraphs(node) for one in nested_nodes(body)))
+            own = (node, *(one for subgraph in subgraphs(node) for one in nested_nodes(subgraph)))
             loses = loses_signs(node) or any(map(self._is_chosen, own))
             if loses or not lost.isdisjoint((*node.input, *outer_names(node))):
                 lost.update(node.output)
@@ -107,7 +107,7 @@ class KernelDrift:
         outputs = [others[value.name] for value in self._original.model.graph.output]
         if changed:
             return frozenset(name for node in changed for name in node.output), outputs
-        departs = any(self._departs(source, way, feeds) for source, way in self._ways)
+        departs = any(self._departs(runnable, way, feeds) for runnable, way in self._ways)
         return self._rounding if departs else frozenset(), outputs
 
     def _with_other_kernels(self, feeds: Feeds) -> Mapping[str, Any]:
@@ -131,13 +131,13 @@ class KernelDrift:
     def _changes(self, node: onnx.NodeProto, twin: onnx.NodeProto | None, values: Mapping[str, Any]) -> bool:
         """Return whether a node's outputs differ at the opset of the rewritten model."""
         if twin is None:  # nodes in its subgraphs were rewritten, so the other nodes there stay
-            return not all(map(selects, (inner for body in subgraphs(node) for inner in nested_nodes(body))))
+            return not all(map(selects, (inner for subgraph in subgraphs(node) for inner in nested_nodes(subgraph))))
         found = self._rewritten.node(twin, values)
         return any(differs(values[name], value) is not None for name, value in found.items())
 
-    def _departs(self, source: Runnable, way: Interpreter, feeds: Feeds) -> bool:
+    def _departs(self, runnable: Runnable, way: Interpreter, feeds: Feeds) -> bool:
         """Return whether a whole model, optimized or not, differs from its nodes run one by one."""
-        runner = Runner(ort_opsets.fit(source)[0], self._limits)
+        runner = Runner(ort_opsets.fit(runnable)[0], self._limits)
         expected = list(way.run(feeds))
         return any(differs(list(runner.run(feeds, optimised)), expected) is not None for optimised in (False, True))
 

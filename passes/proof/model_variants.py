@@ -35,15 +35,15 @@ def same(before: Runnable, after: Runnable) -> bool:
     return False
 
 
-def with_own_names(source: Runnable) -> Runnable:
+def with_own_names(runnable: Runnable) -> Runnable:
     """Return a model with unique node names: onnxruntime refuses duplicates, which ONNX permits."""
-    names = [node.name for node in source.proto.graph.node if node.name]
+    names = [node.name for node in runnable.proto.graph.node if node.name]
     if len(set(names)) == len(names):
-        return source
+        return runnable
     proto = onnx.ModelProto()
-    proto.CopyFrom(source.proto)
+    proto.CopyFrom(runnable.proto)
     repair(proto)
-    return dataclasses.replace(source, proto=proto, path=None)
+    return dataclasses.replace(runnable, proto=proto, path=None)
 
 
 def decided_as(before: onnx.ModelProto, after: onnx.ModelProto) -> onnx.ModelProto:
@@ -90,20 +90,20 @@ def optional_inputs(model: onnx.ModelProto) -> frozenset[str]:
     return frozenset(value.name for value in model.graph.input if value.name in small)
 
 
-def without_initializers(source: Runnable, names: Collection[str]) -> Runnable:
+def without_initializers(runnable: Runnable, names: Collection[str]) -> Runnable:
     """Return a model without these initializers."""
     proto = onnx.ModelProto()
-    proto.CopyFrom(source.proto)
+    proto.CopyFrom(runnable.proto)
     kept = [tensor for tensor in proto.graph.initializer if tensor.name not in names]
     del proto.graph.initializer[:]
     proto.graph.initializer.extend(kept)
-    return dataclasses.replace(source, proto=proto, path=None)
+    return dataclasses.replace(runnable, proto=proto, path=None)
 
 
-def without_outputs(source: Runnable, names: Collection[str]) -> Runnable:
+def without_outputs(runnable: Runnable, names: Collection[str]) -> Runnable:
     """Return a model without these outputs, and without the nodes that only they need."""
     proto = onnx.ModelProto()
-    proto.CopyFrom(source.proto)
+    proto.CopyFrom(runnable.proto)
     graph = proto.graph
     kept = [value for value in graph.output if value.name not in names]
     del graph.output[:]
@@ -115,14 +115,14 @@ def without_outputs(source: Runnable, names: Collection[str]) -> Runnable:
             del graph.node[place]
         else:
             wanted.update(names_read(node))
-    return dataclasses.replace(source, proto=proto, path=None)
+    return dataclasses.replace(runnable, proto=proto, path=None)
 
 
-def weights(source: Runnable) -> int:
+def weights(runnable: Runnable) -> int:
     """Return the approximate size of a model's weights in bytes, including those on disk."""
     return sum(
         math.prod(tensor.dims) * max(1, generator.np_dtype(tensor.data_type).itemsize)
-        for tensor in source.proto.graph.initializer
+        for tensor in runnable.proto.graph.initializer
     )
 
 

@@ -21,7 +21,7 @@ from opshift.passes.base.arguments import Progress
 from opshift.passes.base.effort import LEAST_OF_NODE, LEAST_OF_REPEATED, Allowance
 from opshift.passes.base.errors import OpshiftError, printable
 from opshift.passes.base.limits import Limits
-from opshift.passes.base.results import Check, Counterexample, Coverage, Verdict
+from opshift.passes.base.report import Check, Counterexample, Coverage, Verdict
 from opshift.passes.proof.canonical import canonical, without_weights
 from opshift.passes.proof.comparison import Comparison, Executor, Mismatch, Reference, sentence
 from opshift.passes.proof.coverage import CoverageCounter
@@ -93,11 +93,11 @@ def compare_pairs(
             checks.append(Check(pair.node, pair.operator, Verdict.UNCHECKED, reason, "", 0))
             continue
         if key not in known:
-            kind = without_weights(renamed)
-            alike[pair.operator] += kind not in kinds
-            repeated = kind in kinds
+            form = without_weights(renamed)
+            alike[pair.operator] += form not in kinds
+            repeated = form in kinds
             own = allowance.part(LEAST_OF_REPEATED if repeated else LEAST_OF_NODE, 1 / alike[pair.operator])
-            kinds.add(kind)
+            kinds.add(form)
             comparison = PairComparison(pair, seed, semantics, limits, own, shown, repeated)
             known[key] = comparison.check(), {new: old for old, new in names.items()}
             different += known[key][0].verdict is Verdict.DIFFERENT
@@ -323,8 +323,8 @@ class PairComparison:
             )
             return Reference(OracleExecutor(pair, pair.oracle, self.limits), outputs, MISCOMPUTED, bounds)
         try:
-            source, note = ort_opsets.fit(Runnable(pair.original))
-            runner = Runner(source, self.limits)
+            runnable, note = ort_opsets.fit(Runnable(pair.original))
+            runner = Runner(runnable, self.limits)
             opening = runner.open(optimised=False).opening
         except RejectedError as error:
             if error.why in (RejectionKind.LIMIT, RejectionKind.DEATH):

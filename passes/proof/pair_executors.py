@@ -25,7 +25,9 @@ from opshift.passes.runtime.ort_session import Runner
 ORACLE = "numpy oracle"
 
 
-def executor_of(source: Runnable, limits: Limits, *, kernels: bool = False, lean: bool = False) -> tuple[Executor, str]:
+def executor_of(
+    runnable: Runnable, limits: Limits, *, kernels: bool = False, lean: bool = False
+) -> tuple[Executor, str]:
     """Return an executor of a model and a note on it: in onnxruntime, otherwise node by node.
 
     Raises:
@@ -33,14 +35,14 @@ def executor_of(source: Runnable, limits: Limits, *, kernels: bool = False, lean
             have all `kernels`, a missing kernel.
     """
     try:
-        fitting, note = ort_opsets.fit(source)
+        fitting, note = ort_opsets.fit(runnable)
         runner = Runner(fitting, limits, lean=lean)
         runner.open(optimised=False)
     except RejectedError as error:
         missing = (RejectionKind.TOO_NEW,) if kernels else (RejectionKind.TOO_NEW, RejectionKind.MISSING_KERNEL)
-        if error.why not in missing and not _complex(source.proto):
+        if error.why not in missing and not _complex(runnable.proto):
             raise
-        return Interpreter(source, limits), f"nodes were run one by one, since {error}"
+        return Interpreter(runnable, limits), f"nodes were run one by one, since {error}"
     return runner, note
 
 

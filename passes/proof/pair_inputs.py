@@ -8,9 +8,11 @@ import numpy as np
 import onnx
 
 from opshift.opsets.registry.node_traits import traits_of
+from opshift.opsets.registry.operator import ML
 from opshift.passes.analysis.model_summary import summary
 from opshift.passes.proof.inputs import generator
 from opshift.passes.proof.inputs.generator import Draft, Rng, Shape
+from opshift.passes.proof.inputs.input_usage import InputUsage
 from opshift.passes.proof.inputs.trials import Values
 from opshift.passes.proof.pair import Pair, constants_of
 from opshift.passes.proof.wider_types import is_float
@@ -21,13 +23,17 @@ def draft_of(pair: Pair) -> Draft:
     """Return the rules for drawing the inputs of a pair."""
     divides = generator.divides(pair.original) or generator.divides(pair.rewritten)
     allowed = generator.Allowed(nan=not pair.exclude_nan, infinite=not pair.finite, least=not divides)
-    reshaped = any(traits_of(node).reshapes for node in pair.original.graph.node)
-    shape_inputs = generator.shape_inputs(summary(pair.original)) if reshaped else ()
+    nodes = pair.original.graph.node
+    reshaped = any(traits_of(node).reshapes for node in nodes)
+    listed = any(traits_of(node).strings or node.domain == ML for node in nodes)
+    usages = generator.input_usages(summary(pair.original)) if listed else {}
     return Draft(
         generator.specs(pair.original.graph),
         generator.position_inputs(pair.original),
         allowed,
-        shape_inputs=shape_inputs,
+        # Keys and the like are in the node's attributes, which its operator's own inputs do not know.
+        {name: InputUsage(numbers=use.numbers) for name, use in usages.items()},
+        shape_inputs=generator.shape_inputs(summary(pair.original)) if reshaped else (),
     )
 
 
@@ -80,4 +86,4 @@ def typed(model: onnx.ModelProto, types: Mapping[str, int]) -> onnx.ModelProto:
 
 def type_names(types: Mapping[str, int]) -> str:
     """Return 'x float, y int64'."""
-    return ", ".join(f"{name} {onnx.TensorProto.DataType.Name(kind).lower()}" for name, kind in types.items())
+    return ", ".join(f"{name} {onnx.TensorProto.DataType.Name(dtype).lower()}" for name, dtype in types.items())

@@ -16,9 +16,9 @@ from opshift.passes.graph.traversal import graphs, names_read, subgraphs
 
 def training_inputs(model: onnx.ModelProto) -> tuple[str, ...]:
     """Return the inputs of a model, without defaults, that switch main-graph nodes to training."""
-    given = {value.name for value in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
+    inputs = {value.name for value in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
     modes = (node.input[2] for node in model.graph.node if node.op_type == "Dropout" and len(node.input) > 2)
-    return tuple(dict.fromkeys(name for name in modes if name in given))
+    return tuple(dict.fromkeys(name for name in modes if name in inputs))
 
 
 def random_outputs(model: onnx.ModelProto, off: Collection[str] = ()) -> tuple[str, ...]:

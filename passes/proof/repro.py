@@ -52,11 +52,11 @@ def write(
     try:
         with atomic_files.Batch() as batch:
             batch.make_folders(directory)
-            for name, source in (("original.onnx", original), ("rewritten.onnx", rewritten)):
+            for name, runnable in (("original.onnx", original), ("rewritten.onnx", rewritten)):
                 proto = onnx.ModelProto()
-                proto.CopyFrom(source.proto)
+                proto.CopyFrom(runnable.proto)
                 for tensor in traversal.tensors(traversal.graph_views(proto)):
-                    tensor.CopyFrom(external_data.embedded(tensor, source.directory))
+                    tensor.CopyFrom(external_data.embedded(tensor, runnable.directory))
                 place = directory / name
                 batch.draft(place, conflict=user_inputs.taken(place)).write(proto.SerializeToString())
             found = mismatch.difference

@@ -89,15 +89,15 @@ def contradiction(
         rank = len(value.type.tensor_type.shape.dim) if value.type.tensor_type.HasField("shape") else None
         if rank is not None and value.name in arrays and arrays[value.name].ndim != rank:
             return f"{value.name} has {arrays[value.name].ndim} dimensions, and the model declares {rank}"
-    given = {name: value for name, value in feeds.items() if isinstance(value, np.ndarray)}
-    if not everywhere and all(array.size for array in (*given.values(), *arrays.values())):
+    arrays_fed = {name: value for name, value in feeds.items() if isinstance(value, np.ndarray)}
+    if not everywhere and all(array.size for array in (*arrays_fed.values(), *arrays.values())):
         return ""
     concrete = onnx.ModelProto()
     concrete.CopyFrom(model)
     del concrete.graph.value_info[:]
     for value in concrete.graph.input:
-        if value.name in given:
-            shape = onnx.helper.make_tensor_type_proto(value.type.tensor_type.elem_type, given[value.name].shape)
+        if value.name in arrays_fed:
+            shape = onnx.helper.make_tensor_type_proto(value.type.tensor_type.elem_type, arrays_fed[value.name].shape)
             value.type.CopyFrom(shape)
     for value in concrete.graph.output:
         value.ClearField("type")

@@ -173,20 +173,22 @@ def _equated(feeds: Feeds) -> Feeds | None:
 
 
 def at_thresholds(
-    source: Runnable, feeds: Sequence[Feeds], limits: Limits, afford: Callable[[int], bool]
+    runnable: Runnable, feeds: Sequence[Feeds], limits: Limits, afford: Callable[[int], bool]
 ) -> list[Feeds]:
     """Return inputs on both sides of comparisons, at several distances, given inputs that a model accepts.
 
     `afford` returns whether an input with so many elements may be run.
     """
-    if source.proto.ByteSize() > _WEIGHTS or scopes.expanded(source.proto) > scopes.INLINED:
+    if runnable.proto.ByteSize() > _WEIGHTS or scopes.expanded(runnable.proto) > scopes.INLINED:
         return []
-    flat = replace(source, proto=scopes.inlined(source.proto), path=None)
+    flat = replace(runnable, proto=scopes.inlined(runnable.proto), path=None)
     small = [one for one in feeds if _is_small(one)]
     parts = [(flat, small)]
-    if any(_is_threshold(node) for top in flat.proto.graph.node for body in subgraphs(top) for node in body.node):
+    if any(
+        _is_threshold(node) for top in flat.proto.graph.node for subgraph in subgraphs(top) for node in subgraph.node
+    ):
         parts = _by_path(flat, [one for one in small[:_FOLLOWED] if afford(_size(one))], limits) or parts
-    return [one for part, given in parts for one in _near(part, given, limits, afford)]
+    return [one for part, affordable in parts for one in _near(part, affordable, limits, afford)]
 
 
 def _by_path(flat: Runnable, feeds: Sequence[Feeds], limits: Limits) -> list[tuple[Runnable, list[Feeds]]]:
@@ -203,35 +205,35 @@ def _by_path(flat: Runnable, feeds: Sequence[Feeds], limits: Limits) -> list[tup
             if taken := paths.iterations(values):
                 found.setdefault(taken, (values, []))[1].append(one)
     most = sorted(found.items(), key=lambda item: -len(item[1][1]))[:_PATHS]
-    return [(replace(flat, proto=paths.model(taken, values)), given) for taken, (values, given) in most]
+    return [(replace(flat, proto=paths.model(taken, values)), affordable) for taken, (values, affordable) in most]
 
 
-def _near(source: Runnable, feeds: Sequence[Feeds], limits: Limits, afford: Callable[[int], bool]) -> list[Feeds]:
-    compared = list(itertools.islice(_comparisons(summary(source.proto)), _MOST))
+def _near(runnable: Runnable, feeds: Sequence[Feeds], limits: Limits, afford: Callable[[int], bool]) -> list[Feeds]:
+    compared = list(itertools.islice(_comparisons(summary(runnable.proto)), _MOST))
     candidates = (*feeds, *filter(None, map(_equated, feeds))) if compared else ()
-    given = [one for one in candidates if afford(_size(one))]
-    if not given:
+    affordable = [one for one in candidates if afford(_size(one))]
+    if not affordable:
         return []
-    made = {name for node in source.proto.graph.node for name in node.output}
+    made = {name for node in runnable.proto.graph.node for name in node.output}
     names = list(dict.fromkeys(name for one in compared for name in one.names if name in made))
     try:
-        return _searched(compared, given, InnerValues(source, names, limits), afford)
+        return _searched(compared, affordable, InnerValues(runnable, names, limits), afford)
     except RejectedError:
         return []
 
 
 def _searched(
-    compared: Sequence[_Compared], given: Sequence[Feeds], inner: InnerValues, afford: Callable[[int], bool]
+    compared: Sequence[_Compared], affordable: Sequence[Feeds], inner: InnerValues, afford: Callable[[int], bool]
 ) -> list[Feeds]:
     alike: dict[Any, list[tuple[Feeds, Mapping[str, Any]]]] = {}
-    for feeds, values in zip(given, _values(inner, given), strict=True):
+    for feeds, values in zip(affordable, _values(inner, affordable), strict=True):
         if values is not None:
             alike.setdefault(tuple(map(_alike, feeds.values())), []).append((feeds, values))
     groups = sorted(alike.values(), key=len, reverse=True)
     ways = list(itertools.chain(*(_first(one, groups) for one in compared)))
     ways = ways[:: max(1, len(ways) // _WAYS)][:_WAYS]
     found: list[Feeds] = []
-    size = max(map(_size, given))
+    size = max(map(_size, affordable))
     for _ in range(_ROUNDS):
         points = [way.points() for way in ways]
         if not points or not all(afford(size) for _ in itertools.chain(*points)):

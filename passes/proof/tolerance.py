@@ -11,6 +11,7 @@ in `rounding/`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -47,10 +48,10 @@ _KEPT = 8  # maximum number of cached paths through a model
 class Rounding:
     """The bounds of a model's outputs, input by input."""
 
-    def __init__(self, source: Runnable, limits: Limits, *, approximate: bool = False) -> None:
+    def __init__(self, runnable: Runnable, limits: Limits, *, approximate: bool = False) -> None:
         """Store the model; nothing is run yet. With `approximate`, the error of approximations is accepted."""
-        self._source, self._limits = source, limits
-        self._model = WideModel(source, limits)
+        self._runnable, self._limits = runnable, limits
+        self._model = WideModel(runnable, limits)
         self._approximate = approximate
         self._paths = Paths(self._model.plain)
         self._by_path: dict[Path, Rounding] = {}
@@ -74,7 +75,7 @@ class Rounding:
         marked = marks(model.nodes, plain)
 
         def found(runs: Sequence[Mapping[str, Any]]) -> tuple[Bound, ...]:
-            return self._of(outputs, runs, first.exact, marked)
+            return self._of(outputs, runs, first.exact, marked, plain)
 
         runs: list[Mapping[str, Any]] = [first.values]
         unperturbed = found(runs)
@@ -121,8 +122,8 @@ class Rounding:
         if taken not in self._by_path:
             if len(self._by_path) == _KEPT:
                 self._by_path.clear()
-            source = replace(self._source, proto=self._paths.model(taken, values), path=None)
-            self._by_path[taken] = Rounding(source, self._limits, approximate=self._approximate)
+            runnable = replace(self._runnable, proto=self._paths.model(taken, values), path=None)
+            self._by_path[taken] = Rounding(runnable, self._limits, approximate=self._approximate)
         return self._by_path[taken]
 
     def _of(
@@ -131,33 +132,37 @@ class Rounding:
         runs: Sequence[Mapping[str, Any]],
         exact: Mapping[str, bool],
         marked: Mapping[str, Bound],
+        plain: Mapping[str, Any],
     ) -> tuple[Bound, ...]:
         """Return the bound of each output from the unperturbed run and the other runs."""
         normalizes = any(Trait.NORMALIZES in float_traits(node.node) for node in self._model.nodes)
         found = []
         for name, value in zip(self._model.outputs, outputs, strict=True):
             mark = marked[name]
-            bound = self._of_value(name, value, [run[name] for run in runs], normalizes=normalizes)
+            bound = self._of_value(name, value, [run[name] for run in runs], plain, normalizes=normalizes)
             if mark.lost:
                 found.append(mark.within(nothing_counts(value)))
             else:
                 found.append(mark if exact[name] else mark.within(bound))
         return tuple(found)
 
-    def _of_value(self, name: str, value: Any, runs: Sequence[Any], *, normalizes: bool) -> Bound:
+    def _of_value(
+        self, name: str, value: Any, runs: Sequence[Any], plain: Mapping[str, Any], *, normalizes: bool
+    ) -> Bound:
         """Return the bound of an output, or of an element of a sequence that is one."""
         if isinstance(value, list):
             if any(len(run) != len(value) for run in runs):
                 return Bound(reshaped=True)
             places = range(len(value))
             of_items = (
-                self._of_value(name, value[at], [run[at] for run in runs], normalizes=normalizes) for at in places
+                self._of_value(name, value[at], [run[at] for run in runs], plain, normalizes=normalizes)
+                for at in places
             )
             return Bound(items=tuple(of_items))
         if name in self._model.quantized and isinstance(value, np.ndarray):
             bound = bound_of_steps(value, runs)
         elif name in self._model.converted and is_integer(value):
-            bound = bound_of_steps(value, runs, FACTOR)
+            bound = bound_of_steps(value, runs, FACTOR, plain.get(self._model.converted[name]))
         else:
             bound = bound_of_runs(value, runs, feeds_back=name in self._model.fed_back)
         if name not in self._model.stepped:  # a difference of two steps goes both ways
@@ -212,7 +217,7 @@ class Bounds:
 
     def __init__(
         self,
-        source: Runnable,
+        runnable: Runnable,
         limits: Limits,
         *,
         kernels: bool = True,
@@ -225,11 +230,15 @@ class Bounds:
         `unsigned`, the sign of a zero does not count: a kernel of the rewritten model drops it. With `approximate`, the
         error of approximations is accepted.
         """
-        self._unsigned = unsigned
-        self._rounding = Rounding(source, limits, approximate=approximate)
-        self._kernels = kernels
+        self._runnable, self._limits = runnable, limits
+        self._kernels, self._unsigned, self._approximate = kernels, unsigned, approximate
         self.coarse = 0
         """The number of inputs without a better bound."""
+
+    @functools.cached_property
+    def _rounding(self) -> Rounding:
+        """The model that runs node by node, which is prepared only if outputs differ: most do not."""
+        return Rounding(self._runnable, self._limits, approximate=self._approximate)
 
     def __call__(
         self, feeds: Feeds, outputs: Sequence[Any], enough: Enough, inexact: Collection[str] = ()

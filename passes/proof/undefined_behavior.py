@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from opshift.opsets.families.merged_axes import along_axis, elementwise
+from opshift.opsets.families.merged_axes import has_rows, is_elementwise
 from opshift.opsets.registry.node_traits import attributes_of, float_traits, integers_of, selects, traits_of
 from opshift.opsets.registry.traits import Integers, Trait, Undefined
 from opshift.passes.analysis.scopes import inlined
@@ -183,7 +183,7 @@ class UndefinedFilter:
             for name in node.output if reached else ():
                 tainted[name] = _passed(node, reached, values.get(name))
             if self._at(node, self._read(names, values), values):
-                places = self._in(node, values)
+                places = self._undefined_elements(node, values)
                 for name in node.output:
                     tainted[name] = _both(places, tainted.get(name, False))
             tainted |= dict.fromkeys(_collected(node, values), True)
@@ -193,7 +193,7 @@ class UndefinedFilter:
             {name: places for name, places in found.items() if not isinstance(places, bool)},
         )
 
-    def _in(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> Places:
+    def _undefined_elements(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> Places:
         """Return which elements of the only output of a node with an undefined result are undefined."""
         own, read, made = traits_of(node), values.get(node.input[0]), values.get(node.output[0])
         if len(node.output) != 1 or not (isinstance(read, np.ndarray) and isinstance(made, np.ndarray)):
@@ -202,7 +202,7 @@ class UndefinedFilter:
         if own.undefined is Undefined.BEYOND_INTEGERS and node.input[0] not in self._rounded:
             found = _beyond(read, made)
         axis = attributes_of(node).get("axis")
-        rows = own.merges is along_axis and own.nan_undefined and isinstance(axis, int)
+        rows = has_rows(own) and own.nan_undefined and isinstance(axis, int)
         if rows and is_float(read.dtype) and not (node.op_type in self._finite and _has(np.isinf, read)):
             found = np.asarray(np.isnan(read).any(axis, keepdims=read.ndim == made.ndim))
         return found if found.any() and found.shape == made.shape else True
@@ -274,7 +274,7 @@ def _both(one: Places, other: Places) -> Places:
 
 def _passed(node: onnx.NodeProto, reached: Sequence[Places], made: Any) -> Places:
     """Return which elements of an output are computed from undefined elements of the inputs."""
-    if traits_of(node).merges is not elementwise or not isinstance(made, np.ndarray):
+    if not (is_elementwise(traits_of(node)) and isinstance(made, np.ndarray)):
         return True
     found: Places = False
     for places in reached:

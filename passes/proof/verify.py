@@ -24,8 +24,8 @@ from opshift.passes.base.arguments import Progress, check_input_shapes
 from opshift.passes.base.effort import LARGE, LEAST, Allowance
 from opshift.passes.base.errors import InvalidModelError, OpshiftError
 from opshift.passes.base.limits import limits as within
-from opshift.passes.base.option_table import check_arguments
-from opshift.passes.base.results import Check, Report, Verdict
+from opshift.passes.base.option_table import OPTIONS, check_arguments
+from opshift.passes.base.report import Check, Report, Verdict
 from opshift.passes.base.version_numbers import check_opset
 from opshift.passes.graph.traversal import graph_views
 from opshift.passes.io.model_forms import Model
@@ -105,22 +105,9 @@ def verify(
         InvalidModelError: a path is not an ONNX model, the types of a model's values contradict each other, or the file
             changed during the comparison.
     """
-    check_arguments(
-        {
-            "semantics": semantics,
-            "inputs": inputs,
-            "allow_paths": allow_paths,
-            "save_repro": save_repro,
-            "progress": progress,
-            "seed": seed,
-            "timeout": timeout,
-            "memory": memory,
-            "effort": effort,
-            "max_time": max_time,
-        }
-    )
+    check_arguments({name: value for name, value in locals().items() if name in OPTIONS})
     if input_shapes is not None:
-        check_input_shapes("input_shapes", input_shapes, kept=False)
+        check_input_shapes("input_shapes", input_shapes, kept=False)  # there is no declared dim to keep
     check_opset("assume_opset", assume_opset)
     ort_models.runtime()
     allowance = Allowance(ort_process.seconds, effort, max_time)
@@ -165,9 +152,9 @@ def verify(
                 progress=report,
             )
             check = _compared(models)
-        for source in (before, after):
-            if source.origin is not None:
-                check_unchanged(source.origin)
+        for runnable in (before, after):
+            if runnable.origin is not None:
+                check_unchanged(runnable.origin)
         return Report(checks, check, seed, _versions(), effort, max_time, functools.partial(_about, before, after))
 
 
@@ -197,9 +184,9 @@ def _options(
     """Return the command options that affect the comparison."""
     asked = {"--semantics": semantics if semantics != "runtime" else None, "--timeout": timeout, "--memory": memory}
     asked |= {"--effort": effort if effort != "normal" else None, "--assume-opset": assume_opset}
-    given = [part for name, value in asked.items() if value is not None for part in (name, f"{value}")]
+    options = [part for name, value in asked.items() if value is not None for part in (name, f"{value}")]
     permitted = [part for path in allow_paths for part in ("--allow-path", os.fspath(path))]
-    return ["--exact"] * exact + given + permitted
+    return ["--exact"] * exact + options + permitted
 
 
 def _compared(models: WholeModels) -> Check:

@@ -17,9 +17,10 @@ from opshift.passes.base.effort import Allowance
 from opshift.passes.base.limits import Limits
 from opshift.passes.proof.comparison import Reference
 from opshift.passes.proof.inputs import generator, user_inputs
-from opshift.passes.proof.inputs.data_flow import InputUsage, adversarial_nodes
+from opshift.passes.proof.inputs.adversarial_nodes import adversarial_nodes
 from opshift.passes.proof.inputs.generator import Draft
 from opshift.passes.proof.inputs.input_specs import Spec
+from opshift.passes.proof.inputs.input_usage import InputUsage
 from opshift.passes.proof.inputs.shape_search import hints, repairer, sizes_of
 from opshift.passes.proof.inputs.trials import Result, Trials, find_trials, overridden, whole_budget
 from opshift.passes.proof.model_variants import unchecked_operators, weights

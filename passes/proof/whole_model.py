@@ -16,7 +16,7 @@ from opshift.passes.base.arguments import Progress
 from opshift.passes.base.effort import Allowance
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.limits import Limits
-from opshift.passes.base.results import Check, Counterexample, Coverage, Verdict
+from opshift.passes.base.report import Check, Counterexample, Coverage, Verdict
 from opshift.passes.proof.comparison import Comparison, Reference, sentence
 from opshift.passes.proof.coverage import CoverageCounter
 from opshift.passes.proof.differences import Diagnosis, DifferenceFinder
@@ -130,15 +130,15 @@ class WholeModels:
 
     def _in_inference(self) -> Check | None:
         """Compare the models with training switched off, if inputs can do that; None otherwise."""
-        given = {} if self.inputs is None else self.inputs
-        if self.off or not isinstance(given, Mapping):
+        user_inputs = {} if self.inputs is None else self.inputs
+        if self.off or not isinstance(user_inputs, Mapping):
             return None
-        modes = tuple(name for name in training_inputs(self.before.proto) if name not in given)
+        modes = tuple(name for name in training_inputs(self.before.proto) if name not in user_inputs)
         if not modes:
             return None
         shapes = {value.name: value.type.tensor_type.shape.dim for value in self.before.proto.graph.input}
         off = {name: np.zeros([max(1, dim.dim_value) for dim in shapes[name]], np.bool_) for name in modes}
-        check = dataclasses.replace(self, off=modes, inputs={**given, **off}).check()
+        check = dataclasses.replace(self, off=modes, inputs={**user_inputs, **off}).check()
         note = f"compared where {', '.join(modes)} is false, because training mode is random"
         return dataclasses.replace(check, reason=sentence(check.reason, note), classes={**check.classes, "training": 0})
 

@@ -38,12 +38,12 @@ def widened(node: onnx.NodeProto) -> onnx.NodeProto:
     for attribute in wide.attribute:
         if attribute.name in ("to", "dtype", "output_datatype", "output_dtype", "stash_type", "softmax_precision"):
             attribute.i = _wider_type(attribute.i)
-    for body in subgraphs(wide):
-        for value in (*body.input, *body.output, *body.value_info):
+    for subgraph in subgraphs(wide):
+        for value in (*subgraph.input, *subgraph.output, *subgraph.value_info):
             _widen(value.type)
-        for tensor in body.initializer:
+        for tensor in subgraph.initializer:
             tensor.CopyFrom(_wide_tensor(tensor))
-        for inner in body.node:
+        for inner in subgraph.node:
             inner.CopyFrom(widened(inner))
             for attribute in inner.attribute if traits_of(inner).typed_by_attribute else ():
                 attribute.CopyFrom(_wide_constant(attribute))
@@ -89,13 +89,13 @@ def _wider_type(element: int) -> int:
     return int(_WIDER.get(element, element))  # type: ignore[call-overload]
 
 
-def _widen(kind: onnx.TypeProto) -> None:
+def _widen(value_type: onnx.TypeProto) -> None:
     """Change a type to the wide one, also for elements of a sequence or an optional."""
-    which = kind.WhichOneof("value")
+    which = value_type.WhichOneof("value")
     if which == "tensor_type":
-        kind.tensor_type.elem_type = _wider_type(kind.tensor_type.elem_type)
+        value_type.tensor_type.elem_type = _wider_type(value_type.tensor_type.elem_type)
     elif which in ("sequence_type", "optional_type"):
-        _widen(getattr(kind, which).elem_type)
+        _widen(getattr(value_type, which).elem_type)
 
 
 def _wide_tensor(tensor: onnx.TensorProto) -> onnx.TensorProto:

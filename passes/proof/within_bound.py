@@ -9,7 +9,7 @@ import numpy as np
 from opshift.passes.analysis.departures import Distance, distance
 from opshift.passes.base.errors import printable
 from opshift.passes.base.limits import Limits
-from opshift.passes.base.results import Check, Counterexample, Coverage, Verdict
+from opshift.passes.base.report import Check, Counterexample, Coverage, Verdict
 from opshift.passes.proof.comparison import readable
 from opshift.passes.proof.inputs.usual import UsualInputs
 from opshift.passes.proof.rounded_values import narrow_values, with_rounded_values
@@ -61,10 +61,10 @@ def compare_within_bound(
     return Check("", "", Verdict.WITHIN_BOUND, reason, reference, count, None, {}, coverage)
 
 
-def rounded(source: Runnable) -> Runnable:
+def rounded(runnable: Runnable) -> Runnable:
     """Return a model with rounded narrow floats."""
-    narrow = narrow_values(source.proto)
-    return replace(source, proto=with_rounded_values(source.proto, narrow), path=None) if narrow else source
+    narrow = narrow_values(runnable.proto)
+    return replace(runnable, proto=with_rounded_values(runnable.proto, narrow), path=None) if narrow else runnable
 
 
 def _compared(expected: object, actual: object) -> tuple[str, Distance]:

@@ -42,14 +42,14 @@ METADATA = 10
 
 
 def lower(
-    model: onnx.ModelProto, planned: Planned, bodies: Iterable[GraphView] = (), ir_version: int | None = None
+    model: onnx.ModelProto, planned: Planned, views: Iterable[GraphView] = (), ir_version: int | None = None
 ) -> None:
     """Apply a plan to a model in place; `set_opset_imports` sets the opset imports.
 
-    `bodies` are the graph views of the original model, if they exist. `ir_version` is that of the result, by default
+    `views` are the graph views of the original model, if they exist. `ir_version` is that of the result, by default
     the model's; nodes get metadata only if it permits.
     """
-    names = Names(model, bodies)
+    names = Names(model, views)
     read_before = _read_by_changed(model, planned)
     opset = planned.plan.target_opset
     if planned.initializers:
@@ -277,14 +277,14 @@ def _carry(node: NodeProto, names: Names, constants: Constants, before: list[Nod
     zero = Constant(Tensor(np.zeros((), dtype=np.float32)), TensorProto.FLOAT)
     node.input.append(constants.name(zero, before))
     node.output.insert(0, names.new(f"{base}/carried"))
-    taken, given = names.new(f"{base}/carried.in"), names.new(f"{base}/carried.out")
+    taken, returned = names.new(f"{base}/carried.in"), names.new(f"{base}/carried.out")
     body.input.add(name=taken).type.CopyFrom(onnx.helper.make_tensor_type_proto(TensorProto.FLOAT, ()))
-    outputs = [body.output[0], onnx.helper.make_tensor_value_info(given, TensorProto.FLOAT, ()), *body.output[1:]]
+    outputs = [body.output[0], onnx.helper.make_tensor_value_info(returned, TensorProto.FLOAT, ()), *body.output[1:]]
     kept = onnx.GraphProto()
     kept.output.extend(outputs)
     del body.output[:]
     body.output.extend(kept.output)
-    same = make_node(IDENTITY, "", [taken], [given], {})
+    same = make_node(IDENTITY, "", [taken], [returned], {})
     same.name = names.new(f"{base}/Identity")
     body.node.append(same)
 
@@ -295,8 +295,8 @@ def _nest(node: NodeProto, names: Names) -> None:
     Scan-8: "the batch-axis is required to be 0", "the sequence axis or scan axis is required to be 1".
     """
     base = node.name or node.output[0]
-    given = {attribute.name: attribute for attribute in node.attribute}
-    body, scanned = given["body"].g, given["num_scan_inputs"].i
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    body, scanned = attributes["body"].g, attributes["num_scan_inputs"].i
     states = len(body.input) - scanned
     outer = onnx.GraphProto(name=f"{base}/batch")
 
@@ -319,8 +319,8 @@ def _nest(node: NodeProto, names: Names) -> None:
     inner = make_node(SCAN, "", taken, made, {"num_scan_inputs": scanned})
     inner.name = names.new(f"{base}/Scan")
     inner.attribute.add(name="body", type=onnx.AttributeProto.GRAPH).g.CopyFrom(body)
-    if "directions" in given:
-        inner.attribute.append(onnx.helper.make_attribute("scan_input_directions", list(given["directions"].ints)))
+    if "directions" in attributes:
+        inner.attribute.append(onnx.helper.make_attribute("scan_input_directions", list(attributes["directions"].ints)))
     outer.node.append(inner)
     inputs, outputs = list(node.input[1:]), [name for name in node.output if name]
     del node.input[:], node.output[:], node.attribute[:]

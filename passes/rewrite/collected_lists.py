@@ -27,7 +27,7 @@ from opshift.opsets.registry.structural import (
 from opshift.passes.analysis.known_values import is_static
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.analysis.splicing import Spliced, named_node
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, nested_nodes, node_name, subgraph, subgraphs
@@ -132,8 +132,8 @@ def _is_replaced(node: onnx.NodeProto, rows: _List, scope: Scope) -> bool:
 
 def _join(node: onnx.NodeProto) -> tuple[int, bool]:
     """Return the axis of a ConcatFromSequence, and whether it is a new axis."""
-    given: dict[str, Any] = {one.name: get_attribute_value(one) for one in node.attribute}
-    return given["axis"], bool(given.get("new_axis", 0))
+    attributes: dict[str, Any] = {one.name: get_attribute_value(one) for one in node.attribute}
+    return attributes["axis"], bool(attributes.get("new_axis", 0))
 
 
 def _stack(

@@ -21,7 +21,7 @@ from opshift.opsets.registry.traits import Arithmetic
 from opshift.passes.analysis.known_values import Propagation, is_static
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.analysis.splicing import Spliced, accepts, named_node, rename
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, nested_nodes, node_name, subgraph, subgraphs
@@ -116,20 +116,20 @@ class _Expansion:
                 nodes.append(node)
                 continue
             expanded = True
-            for name, source in zip(node.output, spliced.outputs, strict=False):
+            for name, value in zip(node.output, spliced.outputs, strict=False):
                 if name in self._given_out:
-                    spliced.call(source, name)
+                    spliced.call(value, name)
             nodes += spliced.nodes
             graph.initializer.extend(spliced.initializers)
             graph.value_info.extend(spliced.types)
-            for name, source in zip(node.output, spliced.outputs, strict=False):
-                if name in self._given_out and source == name:
+            for name, value in zip(node.output, spliced.outputs, strict=False):
+                if name in self._given_out and value == name:
                     continue
                 if name in self._given_out:
                     label = self._names.new(f"{name}/Identity")
-                    nodes.append(named_node(label, IDENTITY, [renamed.get(source, source)], name))
+                    nodes.append(named_node(label, IDENTITY, [renamed.get(value, value)], name))
                 elif name:
-                    renamed[name] = renamed.get(source, source)
+                    renamed[name] = renamed.get(value, value)
         if expanded:
             replace_nodes(graph, nodes)
             for node in graph.node:
@@ -139,7 +139,7 @@ class _Expansion:
         """Return whether a node carries a sequence, or contains a node of an unsupported operator."""
         if any(name and (scope[name] or Facts()).container for name in node.input):
             return True
-        inner = (one for body in subgraphs(node) for one in nested_nodes(body))
+        inner = (one for inner_graph in subgraphs(node) for one in nested_nodes(inner_graph))
         return any(one.op_type in self._missing and not default_domain(one.domain) for one in inner)
 
     def _expanded(self, node: onnx.NodeProto, scope: Scope, where: str, holds: bool) -> Spliced | None:
@@ -166,8 +166,8 @@ class _Expansion:
 
     def _scan_as_loop(self, node: onnx.NodeProto, scope: Scope, where: str) -> Spliced | Reason:
         inside, body = scope.enter(node, "body"), next(subgraphs(node))
-        given, made = [scope[name] for name in node.input], [inside[value.name] for value in body.output]
-        found = as_loop(node, given, made, self._names, self._opset)
+        inputs, made = [scope[name] for name in node.input], [inside[value.name] for value in body.output]
+        found = as_loop(node, inputs, made, self._names, self._opset)
         if isinstance(found, Spliced):
             self._note(Action.LOWER, node, where, "the number of its iterations is unknown", (LOOP,))
         return found

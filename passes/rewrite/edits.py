@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from opshift.opsets.registry.facts import Facts
 from opshift.opsets.registry.operator import Lifted, Node
-from opshift.passes.base.results import KernelWarning, Plan, Step
+from opshift.passes.base.plan import KernelWarning, Plan, Step
 from opshift.passes.rewrite.fragment import Constant, Fragment
 
 FunctionKey = tuple[str, str, str]

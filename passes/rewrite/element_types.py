@@ -22,7 +22,7 @@ from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.analysis.splicing import named_node, rename_values
 from opshift.passes.analysis.value_ranges import Ranges, value_ranges
 from opshift.passes.base.assumptions import FITS
-from opshift.passes.base.results import Action, Refusal, Step
+from opshift.passes.base.plan import Action, Refusal, Step
 from opshift.passes.graph.editing import drop_named, replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, names_read, node_name, subgraphs
@@ -164,22 +164,22 @@ class _Retyping:
             return  # sequences and optionals keep their types, and so do the nodes that create them
         declared = value.type.tensor_type.elem_type
         wanted = self.asked.changes.get(declared, declared) if self.asked.outer else declared
-        source = graph.source(value.name)
-        now = graph.dtype(source)
-        if now is None or (now == wanted and source == value.name):
+        current = graph.current_name(value.name)
+        now = graph.dtype(current)
+        if now is None or (now == wanted and current == value.name):
             value.type.tensor_type.elem_type = wanted
             return
-        if source == value.name:
-            source = self.names.new(f"{value.name}_{type_name(now)}")
-            _rename(graph, {value.name: source})
-            graph.stored[source] = now
+        if current == value.name:
+            current = self.names.new(f"{value.name}_{type_name(now)}")
+            _rename(graph, {value.name: current})
+            graph.stored[current] = now
             if (copy := graph.copies.get((value.name, wanted))) is not None:
                 _rename(graph, {copy: value.name})
                 graph.stored[value.name] = value.type.tensor_type.elem_type = wanted
                 return
-        cast = named_node(value.name, IDENTITY, [source], value.name)
+        cast = named_node(value.name, IDENTITY, [current], value.name)
         if now != wanted:
-            cast = self._cast(source, value.name, wanted)
+            cast = self._cast(current, value.name, wanted)
         if any(node.name == value.name for node in graph.nodes):
             cast.name = self.names.new(f"{value.name}_{type_name(wanted)}")
         graph.nodes.append(cast)
@@ -198,18 +198,18 @@ class _Retyping:
                 if value.type.tensor_type.elem_type:
                     value.type.tensor_type.elem_type = dtype
         self._nodes(graph, path)
-        given: set[str] = set()
+        returned: set[str] = set()
         for value, dtype in zip(proto.output, types.outputs or [None] * len(proto.output), strict=False):
-            name = graph.source(value.name)
+            name = graph.current_name(value.name)
             declared = scope[value.name]
             wanted = dtype or (declared.dtype if declared is not None else None) or graph.dtype(name)
             held = self._as(graph, name, wanted) if wanted else name
-            if held in given or (held != value.name and held not in values_made(graph)):
+            if held in returned or (held != value.name and held not in values_made(graph)):
                 # A graph must compute its outputs itself, each once.
                 made = self.names.new(value.name)
                 graph.nodes.append(named_node(made, IDENTITY, [held], made))
                 held = made
-            given.add(held)
+            returned.add(held)
             value.name = held
             if wanted and value.type.tensor_type.elem_type:
                 value.type.tensor_type.elem_type = wanted
@@ -227,13 +227,13 @@ class _Retyping:
 
     def _as(self, graph: RetypedGraph, name: str, dtype: int) -> str:
         """Return the name of a value in a type, for the next added node."""
-        name = graph.source(name)
+        name = graph.current_name(name)
         now = graph.dtype(name)
         if now is None or now == dtype:
             return name
         earlier = next((one.casts[name] for one in graph.around() if name in one.casts), None)
         if earlier is not None and graph.dtype(earlier) == dtype:
-            return graph.source(earlier)
+            return graph.current_name(earlier)
         if (known := graph.copy(name, dtype)) is not None:
             return known
         made = self.names.new(f"{name}_{type_name(dtype)}")
@@ -254,14 +254,14 @@ class _Retyping:
         facts = graph.scope[name]
         # What restores the type that a Cast made is that Cast.
         restores = earlier is not None and facts is not None and facts.dtype == dtype
-        graph.nodes.append(self._cast(graph.source(earlier) if restores and earlier else name, made, dtype))
+        graph.nodes.append(self._cast(graph.current_name(earlier) if restores and earlier else name, made, dtype))
         graph.copies[name, dtype] = made
         graph.stored[made] = dtype
         return made
 
-    def _cast(self, source: str, made: str, dtype: int) -> onnx.NodeProto:
+    def _cast(self, name: str, made: str, dtype: int) -> onnx.NodeProto:
         self.casts += 1
-        return named_node(made, CAST, [source], made, to=dtype)
+        return named_node(made, CAST, [name], made, to=dtype)
 
     # --- nodes ---
 
@@ -308,7 +308,7 @@ class _Retyping:
             node.op_type = IDENTITY
             del node.attribute[:]
         elif idle:
-            graph.renamed[node.output[0]] = graph.source(node.input[0])
+            graph.renamed[node.output[0]] = graph.current_name(node.input[0])
             self._note(Action.DROP, where, node, schema, "it casts to the type that its input has")
             return
         if changed:
@@ -318,7 +318,7 @@ class _Retyping:
 
     def _add(self, graph: RetypedGraph, node: onnx.NodeProto) -> None:
         for index, name in enumerate(node.input):
-            node.input[index] = graph.source(name)
+            node.input[index] = graph.current_name(name)
         graph.nodes.append(node)
 
     def _note(self, action: Action, where: str, node: onnx.NodeProto, schema: Schema, why: str) -> None:
@@ -336,18 +336,18 @@ class _Retyping:
 
     def _skip_casts(self, graph: RetypedGraph, node: onnx.NodeProto) -> None:
         """Read the input of a preceding Cast, if the Cast was lossless."""
-        source = node.input[0]
-        earlier = next((one.casts[source] for one in graph.around() if source in one.casts), None)
+        read = node.input[0]
+        earlier = next((one.casts[read] for one in graph.around() if read in one.casts), None)
         if earlier is not None:
             node.input[0] = earlier
         before, after = graph.scope[node.input[0]], graph.scope[node.output[0]]
         if after is not None and after.dtype == TensorProto.STRING:
-            node.input[0] = source  # 1 and 1.0 have different string forms
+            node.input[0] = read  # 1 and 1.0 have different string forms
             return
         if before is None or after is None:
             return
         if after.dtype == before.dtype or after.dtype in exact_types(before.dtype or 0):
-            graph.casts[node.output[0]] = graph.source(node.input[0])
+            graph.casts[node.output[0]] = graph.current_name(node.input[0])
 
     # --- nodes with subgraphs ---
 

@@ -24,7 +24,7 @@ from opshift.opsets.registry.structural import IDENTITY, RESHAPE
 from opshift.passes.analysis.inference import infer, make_node
 from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.analysis.splicing import named_node, rename
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import named_subgraphs, names_read, nested_nodes, node_name
@@ -142,15 +142,15 @@ class _Merging:
         facts = None if index is None else less.operands[index]
         if index is None or facts is None:
             return ""
-        source = before.sources[index]
-        if facts == before.operands[index] and source is not None and not (result and index == 0):
-            return str(node.input[source])
+        position = before.sources[index]
+        if facts == before.operands[index] and position is not None and not (result and index == 0):
+            return str(node.input[position])
         if facts.known is not None and facts.dtype:
             name = self.names.new(f"{node.output[0]}/constant")
             self.graph.initializer.append(tensor_of(facts.known, facts.dtype, name))
             return name
         target = fixed(facts.shape)
-        read = result if result and index == 0 else None if source is None else node.input[source]
+        read = result if result and index == 0 else None if position is None else node.input[position]
         if target is None or read is None or facts.shape is None:
             return None
         return self._reshape(read, target, facts.shape, self.names.new(f"{read}/merged"))
@@ -198,17 +198,17 @@ class _Merging:
         same: dict[str, str] = {}
         for node in nodes:
             rename(node, same)
-            source = made.get(node.input[0]) if node.input and _keeps_order(node) else None
-            shape = self._shape(node.output[0]) if source else None
+            maker = made.get(node.input[0]) if node.input and _keeps_order(node) else None
+            shape = self._shape(node.output[0]) if maker else None
             target = fixed(shape)
-            if source is None or shape is None or target is None or not self._is_long(node.input[0]):
+            if maker is None or shape is None or target is None or not self._is_long(node.input[0]):
                 self.nodes.append(node)
-            elif self._shape(source.input[0]) != shape or None in shape:
-                self._reshape(source.input[0], target, shape, node.output[0])
+            elif self._shape(maker.input[0]) != shape or None in shape:
+                self._reshape(maker.input[0], target, shape, node.output[0])
             elif node.output[0] in returned:
-                self.nodes.append(named_node(node.name, IDENTITY, [source.input[0]], node.output[0]))
+                self.nodes.append(named_node(node.name, IDENTITY, [maker.input[0]], node.output[0]))
             else:
-                same[node.output[0]] = source.input[0]
+                same[node.output[0]] = maker.input[0]
                 continue
             if _keeps_order(self.nodes[-1]):
                 made[node.output[0]] = self.nodes[-1]

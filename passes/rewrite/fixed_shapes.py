@@ -119,11 +119,11 @@ class _Found:
                 self.set_symbol(dim, size, option)
         self.shapes[name] = tuple(dim if size == KEPT else size for dim, size in zip(dims or shape, shape, strict=True))
 
-    def set_batch(self, size: int, given: Collection[str]) -> None:
+    def set_batch(self, size: int, fixed: Collection[str]) -> None:
         """Set the first dims; declared batches stay if at least one input has a dynamic one."""
         option = f"--batch {size}"
         firsts = {
-            name: dims[0] for name, dims in self._declared.items() if dims and len(dims) > 1 and name not in given
+            name: dims[0] for name, dims in self._declared.items() if dims and len(dims) > 1 and name not in fixed
         }
         declared = {name: dim for name, dim in firsts.items() if isinstance(dim, int)}
         if firsts.keys() == declared.keys() and size not in declared.values() and not self._batch_is(size):
@@ -143,9 +143,9 @@ class _Found:
         """Raise if an input with a requested whole shape has another batch."""
         for name, shape in self.shapes.items():
             if len(shape) > 1 and isinstance(shape[0], int) and shape[0] != size:
-                given = shape_option(name, shape)
+                shown = shape_option(name, shape)
                 raise UsageError(
-                    f"{given} makes the first dim of {printable(name)} {shape[0]}, and {option} {size}: leave one out."
+                    f"{shown} makes the first dim of {printable(name)} {shape[0]}, and {option} {size}: leave one out."
                 )
 
     def _batch_is(self, size: int) -> bool:

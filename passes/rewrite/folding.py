@@ -21,7 +21,7 @@ from opshift.opsets.registry.traits import Flow
 from opshift.passes.analysis.known_values import is_constant, scopes_of
 from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.analysis.splicing import named_node
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.limits import FOLDED
 from opshift.passes.graph.names import Names
@@ -78,8 +78,8 @@ def _unused(graph: onnx.GraphProto, missing: Collection[str], *, inner: bool) ->
             found = found or (not is_constant(node) and (inner or node.op_type in missing))
             continue
         needed.update(node.input)
-        for body in subgraphs(node):
-            has, read = _unused(body, missing, inner=True)
+        for subgraph in subgraphs(node):
+            has, read = _unused(subgraph, missing, inner=True)
             found, needed = found or has, needed | read
     return found, needed
 
@@ -218,11 +218,11 @@ class _Folding:
         names = []
         for place in native.inputs:
             facts = None if place is None else lifted.operands[place]
-            source = None if place is None else lifted.sources[place]
-            if source is None and facts is not None and not _is_writable(facts):
+            index = None if place is None else lifted.sources[place]
+            if index is None and facts is not None and not _is_writable(facts):
                 return None
-            held = "" if facts is None or source is not None else self._initializer(facts, f"{node.output[0]}/constant")
-            names.append(held if source is None else node.input[source])
+            held = "" if facts is None or index is not None else self._initializer(facts, f"{node.output[0]}/constant")
+            names.append(held if index is None else node.input[index])
         if names == list(node.input):
             return None
         return named_node(node.name, node.op_type, names, node.output[0], **native.attributes)

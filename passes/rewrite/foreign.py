@@ -10,7 +10,7 @@ from opshift.opsets.registry.operator import ML, operator_for
 from opshift.opsets.registry.schema import default_domain, schema_read_at
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.base.assumptions import TENSOR_OUTPUT
-from opshift.passes.base.results import Code, Refusal
+from opshift.passes.base.plan import Code, Refusal
 from opshift.passes.rewrite.tensor_output import ZIP_MAP
 
 WITHOUT = "Export the model again without the optimization that made this node."

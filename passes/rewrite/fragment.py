@@ -14,7 +14,7 @@ import onnx
 from opshift.opsets.registry.facts import Facts, Tensor
 from opshift.opsets.registry.operator import Lifted
 from opshift.passes.analysis.inference import form
-from opshift.passes.base.results import Candidate
+from opshift.passes.base.plan import Candidate
 
 
 class Input(NamedTuple):
@@ -98,7 +98,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Failure:
-    """The reason why there is no derivation: of the operator itself, of the nearest lowering, and what is missing."""
+    """The reason why there is no derivation: why the target does not accept the node, or why a lowering fails."""
 
     reason: str
     missing: bool = False
@@ -111,6 +111,41 @@ class Failure:
     """The target's opset does not have the operator."""
     least: float = 0.0
     """The lower bound of its cost, which is at least that of another candidate."""
+    name: str = ""
+    """The lowering that fails; empty for a node."""
+    nearest: Failure | None = None
+    """The failure of the lowering that a user can most likely avoid, by a fact, an assumption or another target."""
+
+    @property
+    def explanation(self) -> str:
+        """Why the node is not accepted, and the first obstacle of its nearest decomposition."""
+        own, *more = self._reasons() or [""]
+        one = self.nearest
+        if one is None or not self.reason or not more:
+            return own
+        if one.missing or one.assumption:
+            return f"{own}; {more[-1]}"
+        if one.beside:
+            return f"{own}, and no decomposition applies: {more[0]}"
+        return f"{own}. Its decomposition fails, because {more[0]}"
+
+    @property
+    def details(self) -> str:
+        """Why the node is not accepted, and all obstacles of its nearest decomposition, with the names of lowerings."""
+        return "; ".join(self._reasons(named=True))
+
+    def _reasons(self, *, named: bool = False) -> list[str]:
+        """Return the reasons from the node to the last lowering, each once, with the names of lowerings if `named`."""
+        found: dict[str, str] = {}
+        one: Failure | None = self
+        label = ""
+        while one is not None:
+            label += f"{one.name}: " if one.name else ""
+            if one.reason:
+                found.setdefault(one.reason, f"{label}{one.reason}")
+                label = ""
+            one = one.nearest
+        return list(found.values() if named else found)
 
 
 def pruned(fragment: Fragment) -> Fragment:
@@ -143,8 +178,6 @@ def moved(ref: ValueRef, base: int, operands: Sequence[ValueRef]) -> ValueRef:
 def operand_sources(lifted: Lifted) -> tuple[int | Constant | None, ...]:
     """Return, for each operand, the index of the node's input, or its constant."""
     return tuple(
-        source
-        if source is not None or facts is None
-        else Constant(facts.value or Tensor(np.zeros(0)), facts.dtype or 0)
-        for source, facts in zip(lifted.sources, lifted.operands, strict=True)
+        index if index is not None or facts is None else Constant(facts.value or Tensor(np.zeros(0)), facts.dtype or 0)
+        for index, facts in zip(lifted.sources, lifted.operands, strict=True)
     )

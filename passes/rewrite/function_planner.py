@@ -18,7 +18,7 @@ from opshift.opsets.registry.schema import attribute_value, default_domain
 from opshift.passes.analysis.inference import make_attribute
 from opshift.passes.analysis.lazy_inference import OnDemandScope
 from opshift.passes.analysis.scopes import Scope, Values, default_opset, describe
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 from opshift.passes.graph.traversal import graphs, named_subgraphs, nodes_by_op_key, subgraphs
 from opshift.passes.rewrite.edits import CallFunction, Change, FunctionKey, FunctionPlan, GraphPlan, Replace
 from opshift.passes.rewrite.fragment import Input
@@ -253,7 +253,7 @@ def read_names(graph: onnx.GraphProto | onnx.FunctionProto, plan: GraphPlan) -> 
             refs = [*change.fragment.outputs, *(ref for leaf in change.fragment.nodes for ref in leaf.inputs)]
             sources = [change.sources[ref.operand] for ref in refs if isinstance(ref, Input)]
             inputs = change.inputs or node.input
-            names.update(inputs[source] for source in sources if isinstance(source, int))
+            names.update(inputs[index] for index in sources if isinstance(index, int))
         for attribute, inner in named_subgraphs(node):
             names |= read_names(inner, plan.inner.get((index, attribute), GraphPlan("")))
     return names
@@ -284,8 +284,8 @@ def describe_function(
     for name in function.output:
         graph.output.add(name=name)
     bind_attributes(graph, bound, known=known)
-    given = len(inputs)
-    absent = [name for index, name in enumerate(function.input) if known and (index >= given or inputs[index] is None)]
+    count = len(inputs)
+    absent = [name for index, name in enumerate(function.input) if known and (index >= count or inputs[index] is None)]
     return describe(as_model, absent)
 
 

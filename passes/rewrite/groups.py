@@ -14,7 +14,7 @@ from onnx import AttributeProto, TensorProto
 from opshift.opsets.registry.facts import array_of, facts_of_type, type_name
 from opshift.opsets.registry.schema import default_domain, schema_at
 from opshift.passes.analysis.scopes import default_opset
-from opshift.passes.base.results import Action, DrawnNode, Plan, RewriteGroup, Step, Subgraph, Value
+from opshift.passes.base.plan import Action, DrawnNode, Plan, RewriteGroup, Step, Subgraph, Value
 from opshift.passes.rewrite.edits import Planned, Replace
 from opshift.passes.rewrite.node_models import alone
 

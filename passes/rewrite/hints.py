@@ -10,7 +10,7 @@ from opshift.opsets.runtimes.profiles import load_target
 from opshift.opsets.runtimes.releases import first_that_loads
 from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.base.limits import DeadlineError
-from opshift.passes.base.results import Code, Refusal
+from opshift.passes.base.plan import Code, Refusal
 from opshift.passes.rewrite.node_context import NodeContext
 
 SECONDS = 10.0

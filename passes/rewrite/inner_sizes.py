@@ -205,8 +205,8 @@ class _Measuring:
     def _zeros(self, count: int, part: Spliced) -> str:
         return self._add(_ZEROS.format(k=count, zeros=_zeros(count)), {}, part)
 
-    def _add(self, text: str, given: Mapping[str, str], part: Spliced) -> str:
-        return part.add(onnx.parser.parse_graph(text), given, self.names.new, self.names.new)[0]
+    def _add(self, text: str, inputs: Mapping[str, str], part: Spliced) -> str:
+        return part.add(onnx.parser.parse_graph(text), inputs, self.names.new, self.names.new)[0]
 
 
 _AXES_AS_INPUT = 18

@@ -69,11 +69,11 @@ def _wrapped(
     inner = {name: names.new(f"{name}_inside") for name in {*inputs, *outputs}}
     rename_values(graph.node, inner)
     for name, (dtype, casts) in inputs.items():
-        source = name
+        read = name
         for index, to in enumerate(casts):
             made = inner[name] if index == len(casts) - 1 else names.new(f"{name}_inside")
-            first.append(named_node(made, CAST, [source], made, to=to))
-            source = made
+            first.append(named_node(made, CAST, [read], made, to=to))
+            read = made
         next(value for value in graph.input if value.name == name).type.tensor_type.elem_type = dtype
     for name, dtype in outputs.items():
         last.append(named_node(f"{name}_outside", CAST, [inner[name]], name, to=dtype))

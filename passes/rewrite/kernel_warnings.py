@@ -11,43 +11,54 @@ from opshift.opsets.registry.operator import Node
 from opshift.opsets.registry.schema import schema_at
 from opshift.opsets.runtimes.kernels import has_kernel, named_output, version
 from opshift.passes.analysis.inference import infer
-from opshift.passes.base.results import KernelWarning
+from opshift.passes.base.plan import KernelWarning
 from opshift.passes.rewrite.fragment import Constant, Fragment, Input, Output, ValueRef
 
 
 def kernel_warning(
-    typed_node: Node, source: int, target: int, fragment: Fragment, operands: Sequence[Facts | None], where: str
+    typed_node: Node,
+    source_opset: int,
+    target_opset: int,
+    fragment: Fragment,
+    operands: Sequence[Facts | None],
+    where: str,
 ) -> KernelWarning | None:
-    """Return a warning if a node runs at the source's opset, but its replacement has no kernel."""
-    if typed_node.domain or not _runs(typed_node, source):
+    """Return a warning if a node runs at the source opset, but its replacement has no kernel."""
+    if typed_node.domain or not _runs(typed_node, source_opset):
         return None
-    missing = _without_kernel(fragment, operands, target)
-    return None if missing is None else _warning(typed_node, missing, source, target, where)
+    missing = _without_kernel(fragment, operands, target_opset)
+    return None if missing is None else _warning(typed_node, missing, source_opset, target_opset, where)
 
 
-def kept(typed_node: Node, source: int, target: int, where: str) -> KernelWarning:
+def kept(typed_node: Node, source_opset: int, target_opset: int, where: str) -> KernelWarning:
     """Return the warning for an unchanged node for which `lacks_kernel` is true."""
-    schema = schema_at("", typed_node.name, target)
+    schema = schema_at("", typed_node.name, target_opset)
     since_version = schema.since_version if schema else typed_node.since_version
-    return _warning(typed_node, dataclasses.replace(typed_node, since_version=since_version), source, target, where)
-
-
-def _warning(typed_node: Node, missing: Node, source: int, target: int, where: str) -> KernelWarning:
-    label = f"{missing.name}-{missing.since_version}"
-    types = dict.fromkeys(type_name(facts.dtype) for facts in missing.inputs if facts is not None and facts.dtype)
-    kinds = " to ".join(filter(None, (", ".join(types), named_output(missing, target))))
-    reason = f"onnxruntime {version()} has no kernel for {label} of {kinds}."
-    between = range(target - 1, source, -1) if target > source else range(target + 1, source)
-    nearest = next((opset for opset in between if _runs(typed_node, opset)), source)
-    keep = f"Keep {typed_node.name} to run the model there."
-    return KernelWarning(
-        where, label, reason, keep if source == target else f"Use opset {nearest} to run the model there."
+    return _warning(
+        typed_node, dataclasses.replace(typed_node, since_version=since_version), source_opset, target_opset, where
     )
 
 
-def lacks_kernel(typed_node: Node, source: int, target: int) -> bool:
-    """Return whether onnxruntime runs a node at the source's opset, but not unchanged at the target's."""
-    return _runs(typed_node, source) and not _runs(typed_node, target)
+def _warning(typed_node: Node, missing: Node, source_opset: int, target_opset: int, where: str) -> KernelWarning:
+    label = f"{missing.name}-{missing.since_version}"
+    types = dict.fromkeys(type_name(facts.dtype) for facts in missing.inputs if facts is not None and facts.dtype)
+    kinds = " to ".join(filter(None, (", ".join(types), named_output(missing, target_opset))))
+    reason = f"onnxruntime {version()} has no kernel for {label} of {kinds}."
+    between = (
+        range(target_opset - 1, source_opset, -1)
+        if target_opset > source_opset
+        else range(target_opset + 1, source_opset)
+    )
+    nearest = next((opset for opset in between if _runs(typed_node, opset)), source_opset)
+    keep = f"Keep {typed_node.name} to run the model there."
+    return KernelWarning(
+        where, label, reason, keep if source_opset == target_opset else f"Use opset {nearest} to run the model there."
+    )
+
+
+def lacks_kernel(typed_node: Node, source_opset: int, target_opset: int) -> bool:
+    """Return whether onnxruntime runs a node at the source opset, but not unchanged at the target opset."""
+    return _runs(typed_node, source_opset) and not _runs(typed_node, target_opset)
 
 
 def _runs(typed_node: Node, opset: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-from opshift.passes.base.results import Code, KernelWarning, Refusal, Step
+from opshift.passes.base.plan import Code, KernelWarning, Refusal, Step
 from opshift.passes.rewrite.edits import Change, Decision, Replace
 
 

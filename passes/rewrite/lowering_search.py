@@ -29,7 +29,7 @@ from opshift.opsets.runtimes.target import Legality
 from opshift.passes.base.assumptions import APPROXIMATE, ASSUMPTIONS
 from opshift.passes.base.cache import REMEMBERED
 from opshift.passes.base.limits import Deadline
-from opshift.passes.base.results import Candidate
+from opshift.passes.base.plan import Candidate
 from opshift.passes.rewrite.failure_memo import FailureMemo
 from opshift.passes.rewrite.fragment import (
     Constant,
@@ -176,7 +176,7 @@ class Deriver:
         if not (enough := self._sufficient_assumption(lifted)):
             return dataclasses.replace(found, assumption="")
         reason = f"{native.reason}, and its replacement is {_UNDER.get(enough, _VALID)}"
-        return dataclasses.replace(found, reason=reason, missing=False, assumption=enough)
+        return dataclasses.replace(found, reason=reason, missing=False, assumption=enough, nearest=None)
 
     def _pays(self, lifted: Lifted, candidate: Fragment, stack: tuple[Any, ...]) -> bool:
         """Return whether a faster fragment is also chosen for a batch of one, if only the batch is unknown."""
@@ -274,21 +274,17 @@ class Deriver:
     ) -> Fragment | Failure:
         """Derive a meaning by one candidate, below the limit and with the accepted assumptions."""
         if isinstance(candidate, Reason):
-            return Failure(candidate, candidate.missing, beside=True)
+            return _inapplicable(candidate)
         if isinstance(candidate, WiderTypes):
             found = self._in_wider_type(candidate, stack, limit)
         elif refused := candidate.assumes - self.assume:
             asked = ", ".join(sorted(refused))
-            return Failure(f"{candidate.name}: it is valid only with --assume {asked}", assumption=asked)
+            return Failure(f"it is valid only with --assume {asked}", assumption=asked, name=candidate.name)
         elif candidate.carries is not None:
             found = self._looped(candidate, candidate.carries, lifted, stack, limit)
         else:
             found = self._specialise(candidate, lifted, stack, limit)
-        return (
-            dataclasses.replace(found, reason=f"{candidate.name}: {found.reason}")
-            if isinstance(found, Failure)
-            else found
-        )
+        return dataclasses.replace(found, name=candidate.name) if isinstance(found, Failure) else found
 
     def _looped(
         self, body: Body, carries: int, lifted: Lifted, stack: tuple[Any, ...], limit: float
@@ -311,8 +307,8 @@ class Deriver:
         if isinstance(found, Failure):
             return found
         refs = tuple(None if facts is None else Input(index) for index, facts in enumerate(lifted.operands))
-        given = lifted.operator.facts(lifted.meaning, lifted.operands) if lifted.operator.facts else ()
-        rows = tuple(Facts(facts.dtype, None if facts.shape is None else facts.shape[1:]) for facts in given[carries:])
+        known = lifted.operator.facts(lifted.meaning, lifted.operands) if lifted.operator.facts else ()
+        rows = tuple(Facts(facts.dtype, None if facts.shape is None else facts.shape[1:]) for facts in known[carries:])
         loop = FragmentNode(LOOP, {}, (refs[0], None, *refs[1:]), len(lifted.used), LoopBody(found, carried, rows))
         outputs = tuple(Output(0, index) for index in range(len(lifted.used)))
         if (cost := found.cost + LOOP_COST) >= limit:
@@ -322,8 +318,8 @@ class Deriver:
     def _in_wider_type(self, wide: WiderTypes, stack: tuple[Any, ...], limit: float) -> Fragment | Failure:
         """Derive a meaning in a wider type, between two Casts, which the target must support."""
         schema = schema_at("", CAST, self.legality.opset)
-        for source, to in ((wide.dtype, wide.wider), (wide.wider, wide.dtype)):
-            node = Node("", CAST, schema.since_version if schema else 1, {"to": to}, (Facts(source),), (True,))
+        for dtype, to in ((wide.dtype, wide.wider), (wide.wider, wide.dtype)):
+            node = Node("", CAST, schema.since_version if schema else 1, {"to": to}, (Facts(dtype),), (True,))
             if reason := self._native.why_not(node, nested=True):
                 return Failure(reason)
         found = self.derive(wide.lifted, stack, limit)
@@ -375,7 +371,7 @@ class Deriver:
         """Derive a node of a body that is not legal; return its fragment, and the source of each operand."""
         lifted = self.lift(node)
         if isinstance(lifted, Reason):
-            return Failure(f"{self.legality.why_not(node)}; {lifted}", lifted.missing)
+            return Failure(f"{self.legality.why_not(node)}", lifted.missing, nearest=Failure(lifted, lifted.missing))
         found = self.derive(lifted, stack, limit)
         return found if isinstance(found, Failure) else (found, operand_sources(lifted))
 
@@ -391,10 +387,7 @@ def _assembled(body: Body, specialised: Specialised, derived: Sequence[_Derived]
     lowerings = [body.name]
     spent, assumes, rounds = body.cost, body.assumes, body.rounds
     for (_, inputs, names, _), (fragment, refs) in zip(specialised.pending, derived, strict=True):
-        operands = tuple(
-            None if source is None else source if isinstance(source, Constant) else at[inputs[source]]
-            for source in refs
-        )
+        operands = tuple(None if ref is None else ref if isinstance(ref, Constant) else at[inputs[ref]] for ref in refs)
         base = len(written)
         written.extend(
             FragmentNode(
@@ -425,20 +418,31 @@ def _constant(value: Tensor, opset: int) -> Fragment | Failure:
 
 
 def _failed(lifted: Lifted, native: Failure, failures: Sequence[Failure], *, absent: bool) -> Failure:
-    """Return why nothing expresses a meaning: the reason of the operator itself, and that of the nearest candidate."""
+    """Return why nothing expresses a meaning: the reason of the operator itself, and the nearest candidate.
+
+    A fact or an assumption is easier to provide than another operator, and of other operators those that do not need
+    the node itself. Candidates for other forms of the node come last.
+    """
     nearest = min(
-        failures,
-        key=lambda one: (not one.missing, not one.assumption, bool(one.busy), one.beside, not one.reason),
+        (one for one in failures if not one.least),
+        key=lambda one: (not one.missing, not one.assumption, one.beside, bool(one.busy), not one.reason),
         default=None,
     )
     return Failure(
-        _without_repeats(native.reason, nearest.reason if nearest else ""),
+        native.reason,
         missing=native.missing or any(failure.missing for failure in failures) or _follows_from_shapes(lifted),
         assumption=next((failure.assumption for failure in failures if failure.assumption), ""),
         busy=frozenset().union(*(failure.busy for failure in failures)),
         absent=absent,
         least=min((failure.least for failure in failures if failure.least), default=0.0),
+        nearest=nearest,
     )
+
+
+def _inapplicable(why: Reason) -> Failure:
+    """Return the failure of a lowering that does not apply, from a reason after its name."""
+    name, _, reason = why.partition(": ")
+    return Failure(reason, why.missing, beside=True, name=name)
 
 
 def _reported(candidate: Body | WiderTypes | Reason, found: Fragment | Failure) -> Candidate:
@@ -448,14 +452,7 @@ def _reported(candidate: Body | WiderTypes | Reason, found: Fragment | Failure) 
     name = candidate.partition(": ")[0] if isinstance(candidate, Reason) else candidate.name
     if found.least:
         return Candidate(name, found.least, "it was followed no further")
-    return Candidate(name, None, found.reason.removeprefix(name).lstrip(": "))
-
-
-def _without_repeats(native: str, nearest: str) -> str:
-    """Return both reasons, each part once: why the node itself is unsupported, and why the nearest candidate is."""
-    mentioned = set(native.split("; "))
-    more = [part for part in nearest.split("; ") if part and part.split(": ", 1)[-1] not in mentioned]
-    return "; ".join(filter(None, (native, *more)))
+    return Candidate(name, None, found.details.removeprefix(name).lstrip(": "))
 
 
 def _candidate_groups(
@@ -510,7 +507,7 @@ def _for_another_type(lifted: Lifted, specialiser: Specialiser) -> Iterator[Fail
     pairs = zip(specialiser.bodies(lifted, lowerings), specialiser.bodies(of_floats, lowerings), strict=True)
     for reason, other in pairs:
         if isinstance(reason, Reason) and not isinstance(other, Reason):
-            yield Failure(reason, reason.missing, beside=True)
+            yield _inapplicable(reason)
 
 
 def _follows_from_shapes(lifted: Lifted) -> bool:

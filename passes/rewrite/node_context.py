@@ -66,8 +66,8 @@ def bind(typed_node: Node, node: onnx.NodeProto, bound: Mapping[str, Any] | None
     references = {item.name: item.ref_attr_name for item in node.attribute if item.ref_attr_name}
     if not references or not bound:
         return typed_node
-    given = {name: bound[parameter] for name, parameter in references.items() if bound.get(parameter) is not None}
-    return dataclasses.replace(typed_node, attributes={**typed_node.attributes, **given})
+    values = {name: bound[parameter] for name, parameter in references.items() if bound.get(parameter) is not None}
+    return dataclasses.replace(typed_node, attributes={**typed_node.attributes, **values})
 
 
 class LazyScope:

@@ -16,7 +16,7 @@ from opshift.passes.rewrite.new_constants import Constants
 from opshift.passes.rewrite.splice import splice
 
 
-def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+def alone(change: Replace, source_opset: int, target_opset: int) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     """Return a lowered node and its replacement as separate models, with the types that the planner knew.
 
     Inputs have the names of the operands; constant operands are initializers. Outputs are y0, y1 ...
@@ -27,7 +27,7 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
     }
     inputs = ["" if facts is None else named.get(index, f"x{index}") for index, facts in enumerate(typed_node.inputs)]
     outputs = [f"y{index}" if used else "" for index, used in enumerate(typed_node.used)]
-    original = _model(source, typed_node, inputs, outputs)
+    original = _model(source_opset, typed_node, inputs, outputs)
     node = make_node(typed_node.name, typed_node.domain, inputs, outputs, typed_node.attributes)
     original.graph.node.append(node)
     node.name = "node"
@@ -37,8 +37,8 @@ def alone(change: Replace, source: int, target: int) -> tuple[onnx.ModelProto, o
         node = make_node(typed_node.name, typed_node.domain, inputs, outputs, typed_node.attributes)
     # A detached sequence that is only passed through needs an Identity, which supports only tensors below opset 14.
     passed_on = not change.fragment.nodes and any(facts is not None and facts.container for facts in typed_node.inputs)
-    rewritten = _model(source if passed_on else target, typed_node, inputs, outputs)
-    constants = Constants(Names(original), target)
+    rewritten = _model(source_opset if passed_on else target_opset, typed_node, inputs, outputs)
+    constants = Constants(Names(original), target_opset)
     # In a detached model, an output value must have the output's name.
     change = change._replace(renamed=(), inputs=())
     splice(rewritten.graph.node, node, 0, change, Names(original), constants, False, {})

@@ -20,7 +20,7 @@ from opshift.passes.analysis.inference import typed
 from opshift.passes.analysis.operator_checks import operator_fault
 from opshift.passes.analysis.scopes import Values
 from opshift.passes.base.errors import InvalidModelError
-from opshift.passes.base.results import Action, Code, Refusal, Step
+from opshift.passes.base.plan import Action, Code, Refusal, Step
 from opshift.passes.rewrite import foreign
 from opshift.passes.rewrite.edits import Change, NestScan, Replace
 from opshift.passes.rewrite.fragment import Constant, Failure, Fragment, Input, Output, operand_sources
@@ -193,10 +193,10 @@ class NodePlanner:
                 raise NodeRefusedError(otherwise)
             if (missing := self.legality.absent_type(node)) is not None:
                 raise _refused(context, Code.TYPE, f"{missing}.", "Change it with --types.")
-            code, reason, hint = _refusal(derived)
+            code, reason, hint, details = _refusal(derived)
             if node.domain and code in (Code.ABSENT_OPERATOR, Code.NO_LOWERING):
                 code, hint = Code.FOREIGN_OPERATOR, hint or foreign.hint(node.domain)
-            raise _refused(context, code, reason, hint)
+            raise _refused(context, code, reason, hint, details)
         return self._replaced(context, *derived, why)
 
     def _stays(self, node: Node) -> bool:
@@ -335,7 +335,7 @@ class NodePlanner:
         """Replace the Identity or Constant that the target does not support."""
         found = without_core_ops(change, node, self._plain, fixed_names, constants=self.constants)
         if isinstance(found, Failure):
-            self._ledger.refuse(Code.NO_LOWERING, change.where, change.typed_node.name, f"{found.reason}.")
+            self._ledger.refuse(Code.NO_LOWERING, change.where, change.typed_node.name, f"{found.explanation}.")
             return None
         for place, (name, ref) in enumerate(zip(node.output, found.fragment.outputs, strict=True)):
             if name and isinstance(ref, Constant) and place not in found.renamed and not self.constants:
@@ -344,8 +344,8 @@ class NodePlanner:
         return found
 
 
-def _refused(context: NodeContext, code: Code, reason: str, hint: str = "") -> NodeRefusedError:
-    return NodeRefusedError(Refusal(code, context.where, context.label, reason, hint))
+def _refused(context: NodeContext, code: Code, reason: str, hint: str = "", details: str = "") -> NodeRefusedError:
+    return NodeRefusedError(Refusal(code, context.where, context.label, reason, hint, details))
 
 
 def _without_bfloat16(legality: Legality) -> str:
@@ -418,9 +418,9 @@ def _unchanged(
         return False
     defaults = {name: default for name, (_, default) in after.attributes.items()}
     places = tuple(sources[ref.operand] if isinstance(ref, Input) else -1 for ref in leaf.inputs)
-    given = tuple(index if name else -1 for index, name in enumerate(proto.input))
+    present = tuple(index if name else -1 for index, name in enumerate(proto.input))
     straight = fragment.outputs == tuple(Output(0, index) for index in range(len(proto.output)))
-    same = places == given[: len(places)] and all(place == -1 for place in given[len(places) :])
+    same = places == present[: len(places)] and all(place == -1 for place in present[len(places) :])
     if leaf.name != node.name or not straight or not same:
         return False
     written, own = {**defaults, **leaf.attributes}, {**defaults, **node.attributes}
@@ -437,16 +437,17 @@ def _unchanged(
     return isinstance(there, Lifted) and (there.key, there.sources) == (lifted.key, lifted.sources)
 
 
-def _refusal(failure: Failure) -> tuple[Code, str, str]:
-    """Return a failure as code, reason and hint."""
-    reason = f"{failure.reason}."
+def _refusal(failure: Failure) -> tuple[Code, str, str, str]:
+    """Return a failure as code, reason, hint and details."""
+    reason, details = f"{failure.explanation}.", f"{failure.details}."
+    details = "" if details == reason else details
     if failure.missing:
-        constant = "run time" in failure.reason
+        constant = "run time" in details or "run time" in reason
         hint = "Make it a constant." if constant else "Give the model's inputs element types and shapes."
-        return Code.MISSING_FACT, reason, hint
+        return Code.MISSING_FACT, reason, hint, details
     if failure.assumption:
-        return Code.ASSUMPTION, reason, f"Accept it with --assume {failure.assumption}."
-    return (Code.ABSENT_OPERATOR if failure.absent else Code.NO_LOWERING), reason, ""
+        return Code.ASSUMPTION, reason, f"Accept it with --assume {failure.assumption}.", details
+    return (Code.ABSENT_OPERATOR if failure.absent else Code.NO_LOWERING), reason, "", details
 
 
 def _versions(context: NodeContext, target: int) -> tuple[Schema | None, Schema | None]:

@@ -24,7 +24,7 @@ from opshift.opsets.registry.schema_only import has_body, schemas
 from opshift.opsets.runtimes.kernels import loses, lost_types
 from opshift.opsets.runtimes.target import Target
 from opshift.passes.analysis.scopes import dtypes
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.traversal import GraphView, GraphWalk
 from opshift.passes.rewrite.fragment import Failure, Input, Output
 from opshift.passes.rewrite.lowering_search import Deriver
@@ -236,14 +236,14 @@ def holds_graphs(name: str) -> bool:
 
 def _accepts_all(before: Schema, after: Schema) -> bool:
     """Return whether a version accepts, with the same types, every node that another version accepts."""
-    given = {parameter.type_variable for parameter in after.inputs}
+    bound = {parameter.type_variable for parameter in after.inputs}
     pairs = [(before.input(index), after.input(index)) for index in range(max(len(before.inputs), len(after.inputs)))]
     return (
         after.raw.min_input <= before.raw.min_input
         and before.raw.max_input <= after.raw.max_input
         and before.raw.max_output <= after.raw.max_output
         and before.attributes.keys() <= after.attributes.keys()
-        and all(parameter.type_variable in given for parameter in after.outputs)
+        and all(parameter.type_variable in bound for parameter in after.outputs)
         and all(old is None or (new is not None and old.types <= new.types) for old, new in pairs)
     )
 

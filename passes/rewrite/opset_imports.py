@@ -118,18 +118,18 @@ def ir_version_needs(model: onnx.ModelProto, walked: Sequence[GraphWalk]) -> lis
 
 
 def _fields(model: onnx.ModelProto, walked: Sequence[GraphWalk]) -> Iterator[IrVersionNeed]:
-    bodies = [one.graph for one in walked if isinstance(one.graph, onnx.GraphProto)]
-    if any(unwritten(graph) for graph in bodies[1:]):
+    graphs = [one.graph for one in walked if isinstance(one.graph, onnx.GraphProto)]
+    if any(unwritten(graph) for graph in graphs[1:]):
         yield IrVersionNeed(4, "initializers of a subgraph, which Constant-1 cannot hold")
-    if any(graph.quantization_annotation for graph in bodies):
+    if any(graph.quantization_annotation for graph in graphs):
         yield IrVersionNeed(5, "quantization annotations")
-    if any(graph.sparse_initializer for graph in bodies):
+    if any(graph.sparse_initializer for graph in graphs):
         yield IrVersionNeed(6, "sparse initializers")
     if model.training_info:
         yield IrVersionNeed(7, "training information")
     if any(
         kind in _LATE_TYPES
-        for graph in bodies
+        for graph in graphs
         for value in (*graph.input, *graph.output)
         for kind in kinds_of_type(value.type)
     ):
@@ -153,15 +153,15 @@ def unwritten(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
     ]
 
 
-def kinds_of_type(kind: onnx.TypeProto) -> Iterator[str]:
+def kinds_of_type(value_type: onnx.TypeProto) -> Iterator[str]:
     """Yield the kind of a type and of its inner types: sequence_type, tensor_type."""
-    which = kind.WhichOneof("value")
+    which = value_type.WhichOneof("value")
     if which:
         yield which
     if which in ("sequence_type", "optional_type"):
-        yield from kinds_of_type(getattr(kind, which).elem_type)
+        yield from kinds_of_type(getattr(value_type, which).elem_type)
     if which == "map_type":
-        yield from kinds_of_type(kind.map_type.value_type)
+        yield from kinds_of_type(value_type.map_type.value_type)
 
 
 def _spare(model: onnx.ModelProto, walked: Sequence[GraphWalk]) -> Iterator[int]:

@@ -162,8 +162,8 @@ class _Weights:
         if name not in self.made:
             return array_of(whole(self.constants[name]))
         node = self.made[name]
-        given = {one: constant(self._array(one, whole)) for one in node.input if one}
-        typed = view(node, Scope(dict(given)), default_opset(self.model.opset_import) or 1)
+        constants = {one: constant(self._array(one, whole)) for one in node.input if one}
+        typed = view(node, Scope(dict(constants)), default_opset(self.model.opset_import) or 1)
         operator = operator_for(typed.domain, typed.name)
         lifted = None if operator is None else lift(operator, typed, "runtime")
         if not isinstance(lifted, Lifted):

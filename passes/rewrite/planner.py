@@ -23,7 +23,7 @@ from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.lazy_inference import OnDemandScope, StaticFacts
 from opshift.passes.analysis.scopes import NOTHING, Values, default_opset, describe
 from opshift.passes.base.limits import Deadline
-from opshift.passes.base.results import Action, Code, Plan, Refusal, Step, Steps
+from opshift.passes.base.plan import Action, Code, Plan, Refusal, Step, Steps
 from opshift.passes.graph.columnar import OpKey
 from opshift.passes.graph.traversal import (
     GraphView,
@@ -136,7 +136,7 @@ class Planner:
         self.progress = progress
         self._focus = focus
         self.model = model
-        self.source = default_opset(model.opset_import) or 1
+        self.source_opset = default_opset(model.opset_import) or 1
         self._analysis = analysis = analysis or Analysis()
         self._alike = alike
         legality = goal.legality
@@ -196,21 +196,23 @@ class Planner:
         """The element types that values of the model can have."""
         if self._alike:
             return self._alike._occurring
-        return occurring_types(self.model, self._analysis.walked or tuple(walk(self.model)), self.source)
+        return occurring_types(self.model, self._analysis.walked or tuple(walk(self.model)), self.source_opset)
 
     def run(self) -> Planned:
         """Plan all graphs and functions."""
-        main = self._graph(self.model.graph, "main", self.source, None, {})
+        main = self._graph(self.model.graph, "main", self.source_opset, None, {})
         graphs = [main]
         for training in self.model.training_info:
-            graphs.append(self._graph(training.initialization, "training.initialization", self.source, NOTHING, {}))
-            graphs.append(self._graph(training.algorithm, "training.algorithm", self.source, NOTHING, {}))
+            graphs.append(
+                self._graph(training.initialization, "training.initialization", self.source_opset, NOTHING, {})
+            )
+            graphs.append(self._graph(training.algorithm, "training.algorithm", self.source_opset, NOTHING, {}))
         self.functions.plan_the_rest()
         opset, ledger = f"opset {self.legality.opset}", self.ledger
-        for name, version in self.functions.imports() if self.source == self.legality.opset else ():
+        for name, version in self.functions.imports() if self.source_opset == self.legality.opset else ():
             ledger.steps.append(Step(Action.VERSION_BUMP, f"function {name}", name, version, opset))
         plan = Plan(
-            source_opset=self.source,
+            source_opset=self.source_opset,
             target_opset=self.legality.opset,
             target=self.legality.target.name if self.legality.target else "",
             decompose=tuple(sorted(self.legality.decompose)),

@@ -21,7 +21,7 @@ from opshift.passes.analysis.known_values import (
 )
 from opshift.passes.analysis.scopes import INLINED, Scope, expanded, inlined
 from opshift.passes.base.errors import UsageError, printable
-from opshift.passes.base.results import Action, Code, Refusal, Step
+from opshift.passes.base.plan import Action, Code, Refusal, Step
 from opshift.passes.graph.traversal import node_name
 from opshift.passes.rewrite.collected_lists import collect
 from opshift.passes.rewrite.control_flow import expand, why_kept

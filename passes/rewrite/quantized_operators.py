@@ -25,7 +25,7 @@ from opshift.opsets.registry.schema import default_domain, schema_at, version_re
 from opshift.opsets.registry.structural import CONSTANT, DEQUANTIZE, QUANTIZE
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.scopes import Scope, default_opset, view
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.editing import drop_named, replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, names_read, node_name
@@ -293,7 +293,7 @@ def _part(operand: str, node: onnx.NodeProto, site: _Site, makers: Mapping[str, 
     assert form is not None
     stem = operand.removesuffix("_zero_point").removesuffix("_scale").lower()
     if stem == form.made.lower():
-        read, source = site.made, site.behind[-1]
+        read, maker = site.made, site.behind[-1]
     elif operand not in form.reads and stem == operand.lower():
         index = site.operator.operands.index(operand)
         source_index, facts = site.lifted.sources[index], site.lifted.operands[index]
@@ -304,19 +304,19 @@ def _part(operand: str, node: onnx.NodeProto, site: _Site, makers: Mapping[str, 
             return None
         one = site.read[place]
         assert isinstance(one, Quantized)
-        read, source = one, makers[node.input[place]].node
+        read, maker = one, makers[node.input[place]].node
     if operand.endswith("_scale"):
-        return _parameter(operand, source, 1, read.scale, TensorProto.FLOAT)
+        return _parameter(operand, maker, 1, read.scale, TensorProto.FLOAT)
     if operand.endswith("_zero_point"):
-        return _parameter(operand, source, 2, read.zero, read.dtype)
-    return _Part(operand, source.input[0], read.data)
+        return _parameter(operand, maker, 2, read.zero, read.dtype)
+    return _Part(operand, maker.input[0], read.data)
 
 
-def _parameter(operand: str, source: onnx.NodeProto, place: int, array: npt.NDArray[Any], dtype: int) -> _Part:
+def _parameter(operand: str, maker: onnx.NodeProto, place: int, array: npt.NDArray[Any], dtype: int) -> _Part:
     """Return a scale or a zero point; a single one becomes a scalar."""
     wanted = array.reshape(()) if array.size == 1 else array
-    given = source.input[place] if place < len(source.input) else ""
-    return _Part(operand, given if wanted.shape == array.shape else "", constant(wanted, dtype))
+    name = maker.input[place] if place < len(maker.input) else ""
+    return _Part(operand, name if wanted.shape == array.shape else "", constant(wanted, dtype))
 
 
 def _quantized(lifted: Lifted, data: Facts, dtype: int | None) -> Quantized | Reason:

@@ -44,7 +44,7 @@ class RetypedGraph:
             yield graph
             graph = graph.outer
 
-    def source(self, name: str) -> str:
+    def current_name(self, name: str) -> str:
         """Return the value to which a value is rewired."""
         for graph in self.around():
             name = graph.renamed.get(name, name)
@@ -52,7 +52,7 @@ class RetypedGraph:
 
     def dtype(self, name: str) -> int | None:
         """Return the current element type of a value."""
-        name = self.source(name)
+        name = self.current_name(name)
         for graph in self.around():
             if name in graph.stored:
                 return graph.stored[name]
@@ -63,7 +63,7 @@ class RetypedGraph:
 
     def constant(self, name: str) -> tuple[RetypedGraph, TensorProto] | None:
         """Return the constant of this name, and its graph."""
-        name = self.source(name)
+        name = self.current_name(name)
         for graph in self.around():
             if name in graph.constants:
                 return graph, graph.constants[name]

@@ -26,11 +26,11 @@ _STATELESS = 11
 
 
 def as_loop(
-    node: onnx.NodeProto, given: Sequence[Facts | None], made: Sequence[Facts | None], names: Names, opset: int
+    node: onnx.NodeProto, inputs: Sequence[Facts | None], made: Sequence[Facts | None], names: Names, opset: int
 ) -> Spliced | Reason:
     """Return a Loop with the body of a Scan, or the reason why there is none.
 
-    `given` are the facts about the inputs of the Scan, and `made` those about the outputs of its body.
+    `inputs` are the facts about the inputs of the Scan, and `made` those about the outputs of its body.
     """
     attributes = {one.name: get_attribute_value(one) for one in node.attribute if one.name != "body"}
     body, count = next(subgraphs(node)), attributes["num_scan_inputs"]
@@ -45,7 +45,7 @@ def as_loop(
         return Reason(f"Loop of opset {opset} has at least one state, and this has none")
     if opset < _STEPS and any(backwards):
         return Reason(f"Slice of opset {opset} cannot reverse an axis")
-    if not all(selects(facts, opset) for facts in given[states:]):
+    if not all(selects(facts, opset) for facts in inputs[states:]):
         return Reason(f"Gather of opset {opset} does not select slices of the element type of a scanned input")
     if any(axis and (facts is None or facts.rank is None) for axis, facts in zip(axes, made[states:], strict=True)):
         return Reason("an output stacked along another axis than the first has no known rank", missing=True)

@@ -32,11 +32,11 @@ def carry_elements(
     while lists:
         whole = onnx.NodeProto.FromString(node.SerializeToString())
         body = subgraph(whole, "body")
-        given = {place: _named(body.input[_FIRST + place].name, len(items), names) for place, items in lists.items()}
+        elements = {place: _named(body.input[_FIRST + place].name, len(items), names) for place, items in lists.items()}
         inputs, outputs = [*body.input], [value.name for value in body.output]
         del body.input[:]
         body.input.extend(value for at, value in enumerate(inputs) if at - _FIRST not in lists)
-        after = inside(body, {inputs[_FIRST + place].name: items for place, items in given.items()})
+        after = inside(body, {inputs[_FIRST + place].name: items for place, items in elements.items()})
         left = {place: after.get(outputs[1 + place]) for place in lists}
         same = {
             place: items
@@ -44,7 +44,7 @@ def carry_elements(
             if isinstance(items, tuple) and len(items) == len(lists[place])
         }
         if len(same) == len(lists):
-            return _written(node, whole, lists, given, same, inputs, found, names)
+            return _written(node, whole, lists, elements, same, inputs, found, names)
         lists = {place: lists[place] for place in same}
     return {}
 
@@ -52,10 +52,10 @@ def carry_elements(
 def _lists(node: onnx.NodeProto, held: Mapping[str, Held]) -> dict[int, Items]:
     """Return the values in each initial sequence of a Loop, by the index among its loop-carried values."""
     body = subgraph(node, "body")
-    given = ((place, held.get(name)) for place, name in enumerate(node.input[_FIRST:]))
+    initial = ((place, held.get(name)) for place, name in enumerate(node.input[_FIRST:]))
     return {
         place: items
-        for place, items in given
+        for place, items in initial
         if isinstance(items, tuple) and items and element_type(body.input[_FIRST + place].type)
     }
 
@@ -68,7 +68,7 @@ def _written(
     node: onnx.NodeProto,
     whole: onnx.NodeProto,
     lists: Mapping[int, Items],
-    given: Mapping[int, Items],
+    carried: Mapping[int, Items],
     left: Mapping[int, Items],
     inputs: list[onnx.ValueInfoProto],
     found: Spliced,
@@ -86,13 +86,11 @@ def _written(
     for at, name in enumerate(node.output):
         whole.output.extend(made.get(at, (name,)))
     for at, value in enumerate(inputs):
-        elements = given.get(at - _FIRST)
+        items = carried.get(at - _FIRST)
         body.input.extend(
-            [value]
-            if elements is None
-            else [make_tensor_value_info(one, dtypes[at - _FIRST], None) for one in elements]
+            [value] if items is None else [make_tensor_value_info(one, dtypes[at - _FIRST], None) for one in items]
         )
-    return_held(body, {1 + place: (dtypes[place], elements) for place, elements in left.items()}, names)
+    return_held(body, {1 + place: (dtypes[place], items) for place, items in left.items()}, names)
     found.nodes.append(whole)
     found.outputs = list(node.output)
     held: dict[str, Held] = {node.output[place]: made[place] for place in lists if node.output[place]}

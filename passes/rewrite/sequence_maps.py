@@ -47,12 +47,12 @@ def each(
         return {}
     results: list[list[str]] = []
     for place in range(length):
-        given = {
+        inputs = {
             inner.name: name if own is None else own[place]
             for inner, name, own in zip(body.input, node.input, lists, strict=True)
         }
         fresh = functools.partial(_numbered, names, place)
-        results.append(found.add(body, given, fresh, fresh))
+        results.append(found.add(body, inputs, fresh, fresh))
     made = {name: tuple(one[at] for one in results) for at, name in enumerate(node.output) if name}
     for name, dtype in zip(node.output, types, strict=True):
         if name:
@@ -73,11 +73,11 @@ def as_loop(node: onnx.NodeProto, scope: Scope, found: Spliced, names: Names) ->
     new = functools.partial(names.new, f"{node.output[0]}/map")
     turn, go, on = new(), new(), new()
     inner = Spliced()
-    given = dict(shared)
+    inputs = dict(shared)
     for value, name in sequences:
-        given[value.name] = new()
-        inner.nodes.append(named_node(new(), SEQUENCE_AT, [name, turn], given[value.name]))
-    made = inner.add(body, given, names.new, names.new)
+        inputs[value.name] = new()
+        inner.nodes.append(named_node(new(), SEQUENCE_AT, [name, turn], inputs[value.name]))
+    made = inner.add(body, inputs, names.new, names.new)
     inner.nodes.append(named_node(on, IDENTITY, [go], on))
     loop = onnx.GraphProto(name=new())
     loop.input.extend(

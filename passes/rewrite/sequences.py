@@ -33,7 +33,7 @@ from opshift.opsets.registry.structural import (
 )
 from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.analysis.splicing import Spliced, named_node, rename
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.editing import replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, named_subgraphs, node_name, subgraphs
@@ -109,21 +109,21 @@ class _Sequences:
                 continue
             changed = True
             self.steps.append(step._replace(node=where))
-            for name, source in zip(node.output, found.outputs, strict=True):
-                if name and source and source != name:
-                    nodes += self._renamed(name, renamed.get(source, source), renamed)
+            for name, value in zip(node.output, found.outputs, strict=True):
+                if name and value and value != name:
+                    nodes += self._renamed(name, renamed.get(value, value), renamed)
         if changed:
             replace_nodes(graph, nodes)
             for node in graph.node:
                 rename(node, renamed)
         return {name: renamed_in(one, renamed) for name, one in held.items()}
 
-    def _renamed(self, name: str, source: str, renamed: dict[str, str]) -> list[onnx.NodeProto]:
+    def _renamed(self, name: str, value: str, renamed: dict[str, str]) -> list[onnx.NodeProto]:
         """Rewire the consumers of a value to another one; return the Identity that a graph output needs."""
         if name not in self._given_out:
-            renamed[name] = source
+            renamed[name] = value
             return []
-        return [named_node(self._names.new(f"{name}/Identity"), IDENTITY, [source], name)]
+        return [named_node(self._names.new(f"{name}/Identity"), IDENTITY, [value], name)]
 
     def _replaced(
         self,
@@ -139,25 +139,25 @@ class _Sequences:
         """
         if default_domain(node.domain) or node.op_type not in (*SEQUENCES, IDENTITY, IF):
             return None
-        given = [held.get(name) for name in node.input]
+        elements = [held.get(name) for name in node.input]
         if node.op_type == IF:
             returned = return_elements(node, inside, found, self._names) if len(inside) == 2 else {}
             held.update(returned)
             why = "the values in what it returns are known"
             return self._step(Action.LOWER, node, why, ("elements",), (IF,)) if returned else None
         if node.op_type == SEQUENCE_MAP:
-            return self._mapped(node, scope, held, given, found)
+            return self._mapped(node, scope, held, elements, found)
         if reader := self._readers.get(node.op_type):
-            source = None if not given or given[0] is None else reader(node, scope, given, found)
-            if source is None:
+            value = None if not elements or elements[0] is None else reader(node, scope, elements, found)
+            if value is None:
                 return None
             if node.output[0] in self._given_out:
-                source = found.call(source, node.output[0])
-            if source in held:
-                held[node.output[0]] = held[source]
-            found.outputs = [source]
+                value = found.call(value, node.output[0])
+            if value in held:
+                held[node.output[0]] = held[value]
+            found.outputs = [value]
             return self._step(Action.INLINE, node, "its tensors are known")
-        made = self._makers[node.op_type](node, scope, given, found)
+        made = self._makers[node.op_type](node, scope, elements, found)
         if made is not None:
             held[node.output[0]] = made
         return None
@@ -170,9 +170,9 @@ class _Sequences:
             return None
         before = len(self.steps)
 
-        def inside(body: onnx.GraphProto, given: Mapping[str, Held]) -> Mapping[str, Held]:
+        def inside(body: onnx.GraphProto, elements: Mapping[str, Held]) -> Mapping[str, Held]:
             del self.steps[before:]  # steps of another attempt
-            return self.graph(body, scope.enter(node, "body"), f"{where}.body", {**held, **given})
+            return self.graph(body, scope.enter(node, "body"), f"{where}.body", {**held, **elements})
 
         returned = carry_elements(node, held, inside, found, self._names)
         held.update(returned)
@@ -212,10 +212,10 @@ class _Sequences:
         return found.constant(self._names.new(f"{node.output[0]}/constant"), full, onnx.TensorProto.BOOL)
 
     def _joined(self, node: onnx.NodeProto, scope: Scope, held: Sequence[Held], found: Spliced) -> str | None:
-        given, parts = _attributes(node), list(_list(held) or ())
+        attributes, parts = _attributes(node), list(_list(held) or ())
         if not parts:
             return None
-        axis, is_new = given["axis"], bool(given.get("new_axis", 0))
+        axis, is_new = attributes["axis"], bool(attributes.get("new_axis", 0))
         rank = next((facts.rank for part in parts if (facts := scope[part]) and facts.rank is not None), None)
         if rank is not None and axis < 0:  # Concat below opset 11 has no negative axis
             axis += rank + is_new
@@ -251,8 +251,8 @@ class _Sequences:
 
     def _split(self, node: onnx.NodeProto, scope: Scope, held: Sequence[Held | None], found: Spliced) -> Items | None:
         """Split the tensor; a part of size one loses the axis, unless `keepdims` or sizes are given."""
-        given = _attributes(node)
-        axis, facts = given.get("axis", 0), scope[node.input[0]] or Facts()
+        attributes = _attributes(node)
+        axis, facts = attributes.get("axis", 0), scope[node.input[0]] or Facts()
         whole = len(node.input) < 2 or not node.input[1]
         sizes = _sizes(facts.dim(axis), None if whole else scope[node.input[1]], whole=whole)
         if sizes is None or not sizes or (axis < 0 and facts.rank is None):
@@ -260,7 +260,7 @@ class _Sequences:
         new = self._named(node, "part")
         parts = [new() for _ in sizes]
         found.split(node.input[0], sizes, axis, parts, self._opset, self._names.new(f"{node.output[0]}/split"))
-        if whole and not given.get("keepdims", 1):
+        if whole and not attributes.get("keepdims", 1):
             parts = [found.with_axis("Squeeze", part, axis, new(), self._opset) for part in parts]
         return tuple(parts)
 
@@ -269,12 +269,12 @@ class _Sequences:
         node: onnx.NodeProto,
         scope: Scope,
         held: dict[str, Held],
-        given: Sequence[Held | None],
+        elements: Sequence[Held | None],
         found: Spliced,
     ) -> Step | None:
-        if any(body.sparse_initializer for body in subgraphs(node)):
+        if any(subgraph.sparse_initializer for subgraph in subgraphs(node)):
             return None
-        if made := each(node, scope, given, found, self._names):
+        if made := each(node, scope, elements, found, self._names):
             held.update(made)
             return self._step(Action.UNROLL, node, "the number of elements is known")
         as_loop(node, scope, found, self._names)

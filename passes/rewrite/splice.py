@@ -46,10 +46,10 @@ def splice(
         if isinstance(ref, Output):
             return values[ref]
         if isinstance(ref, Input):
-            source = change.sources[ref.operand]
-            ref = source if isinstance(source, Constant) else None
-            if isinstance(source, int):
-                return operands[source]
+            origin = change.sources[ref.operand]
+            ref = origin if isinstance(origin, Constant) else None
+            if isinstance(origin, int):
+                return operands[origin]
         return "" if ref is None else hold(ref)
 
     inputs = [[name_of(ref) for ref in leaf.inputs] for leaf in fragment.nodes]
@@ -60,8 +60,8 @@ def splice(
             renamed[name] = name_of(ref)
         elif name and isinstance(ref, Constant):
             naming += filter(None, (constants.output(ref, name, before),))
-        elif name and (source := name_of(ref)) != name:
-            naming.append(make_node(IDENTITY, "", [source], [name], {}))
+        elif name and (value := name_of(ref)) != name:
+            naming.append(make_node(IDENTITY, "", [value], [name], {}))
     nodes.extend(before)
     first = len(nodes)
     wanted = {ref for leaf in fragment.nodes for ref in leaf.inputs}
@@ -147,14 +147,14 @@ def _iteration(
         graph.node.append(_filled(leaf, inputs, [values[ref] for ref, _ in made], label, names, hold))
     outputs: list[str] = []
     for ref in (None, *fragment.outputs):
-        source = parameters[1] if ref is None else name_of(ref)
-        if not isinstance(ref, Output) or source in outputs:
+        value = parameters[1] if ref is None else name_of(ref)
+        if not isinstance(ref, Output) or value in outputs:
             # A body's output must be computed in the body, and only once.
             outputs.append(names.new(f"{base}/Identity.out"))
-            graph.node.append(make_node(IDENTITY, "", [source], outputs[-1:], {}))
+            graph.node.append(make_node(IDENTITY, "", [value], outputs[-1:], {}))
             graph.node[-1].name = names.new(f"{base}/Identity")
         else:
-            outputs.append(source)
+            outputs.append(value)
     for name, facts in zip(outputs, (Facts(TensorProto.BOOL, ()), *carried, *iteration.rows), strict=True):
         graph.output.add(name=name).type.CopyFrom(type_of_facts(facts))
     return graph

@@ -19,7 +19,7 @@ from opshift.opsets.registry.value_ranges import SIGNIFICANT_BITS, of_type
 from opshift.opsets.runtimes.limits import Limit
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.base.errors import printable
-from opshift.passes.base.results import Code, Refusal
+from opshift.passes.base.plan import Code, Refusal
 from opshift.passes.graph.editing import drop_named, replace_nodes
 from opshift.passes.graph.names import Names
 from opshift.passes.graph.traversal import graphs, names_read

@@ -17,7 +17,7 @@ from opshift.opsets.runtimes.limits import NAMING
 from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.analysis.scopes import Scope, default_opset, view
 from opshift.passes.base.errors import printable
-from opshift.passes.base.results import Code, Refusal
+from opshift.passes.base.plan import Code, Refusal
 from opshift.passes.graph.traversal import named_subgraphs, node_name, walk
 from opshift.passes.rewrite.op_type_decisions import named_types
 from opshift.passes.rewrite.retyped_graph import Place, RetypedGraph, groups

@@ -22,7 +22,7 @@ from opshift.opsets.runtimes.kernels import has_kernel
 from opshift.opsets.runtimes.limits import NAMING
 from opshift.passes.base.assumptions import FITS
 from opshift.passes.base.errors import printable
-from opshift.passes.base.results import Code, Refusal
+from opshift.passes.base.plan import Code, Refusal
 from opshift.passes.rewrite.retyped_graph import Place, RetypedGraph, Visit, converted
 
 

@@ -72,10 +72,10 @@ class UnknownTypes:
 
 def gives_fewer(before: Schema, after: Schema) -> bool:
     """Return whether an output, whose type no input determines, has fewer possible types afterwards."""
-    given = {parameter.type_variable for parameter in before.inputs}
+    bound = {parameter.type_variable for parameter in before.inputs}
     later = {parameter.name: parameter.types for parameter in after.outputs}
     return any(
-        parameter.type_variable not in given and bool(parameter.types - later.get(parameter.name, parameter.types))
+        parameter.type_variable not in bound and bool(parameter.types - later.get(parameter.name, parameter.types))
         for parameter in before.outputs
     )
 

@@ -49,14 +49,14 @@ def unrolled(
 
 def _loop(node: onnx.NodeProto, body: onnx.GraphProto, scope: Scope, propagation: Propagation) -> Iterations | Reason:
     """Count the iterations of a Loop by evaluating its body until the condition is false."""
-    given = [scope[name] if name else None for name in node.input]
-    most = None if given[0] is None else _number(given[0])
-    again = True if len(given) < 2 or given[1] is None else _number(given[1])
-    if most is None and given[0] is not None:
+    inputs = [scope[name] if name else None for name in node.input]
+    most = None if inputs[0] is None else _number(inputs[0])
+    again = True if len(inputs) < 2 or inputs[1] is None else _number(inputs[1])
+    if most is None and inputs[0] is not None:
         return Reason("the number of its iterations is computed at run time", missing=True)
     if again is None:
         return Reason("whether it begins is computed at run time", missing=True)
-    carried, length = given[2:], 0
+    carried, length = inputs[2:], 0
     names = [value.name for value in body.input]
     while again and (most is None or length < most):
         if (length + 1) * _nodes(body) > UNROLLED:
@@ -67,7 +67,7 @@ def _loop(node: onnx.NodeProto, body: onnx.GraphProto, scope: Scope, propagation
         again, length = _number(found[0]), length + 1
         if again is None and length != most:
             return Reason("the condition that ends it is computed at run time", missing=True)
-        carried = list(found[1 : len(given) - 1])
+        carried = list(found[1 : len(inputs) - 1])
     return loop_iterations(node, length)
 
 

@@ -16,7 +16,7 @@ from opshift.opsets.registry.schema import Schema, schema_at
 from opshift.opsets.registry.structural import IDENTITY, LOOP, SEQUENCES
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import typed
-from opshift.passes.base.results import Code, Refusal
+from opshift.passes.base.plan import Code, Refusal
 from opshift.passes.rewrite.edits import CarryValue, DropAttributes
 from opshift.passes.rewrite.node_context import NodeContext
 from opshift.passes.rewrite.op_type_decisions import OpTypeDecisions
@@ -112,8 +112,8 @@ def _unknown(
 
 def _output_type(node: Node, schema: Schema) -> Reason | None:
     """Check with onnx a node whose output type depends on an attribute and no input."""
-    given = {parameter.type_variable for parameter in schema.inputs}
-    if all(parameter.type_variable in given for parameter in schema.outputs):
+    bound = {parameter.type_variable for parameter in schema.inputs}
+    if all(parameter.type_variable in bound for parameter in schema.outputs):
         return None
     inferred = typed(node)
     return inferred if isinstance(inferred, Reason) else None

@@ -22,7 +22,7 @@ from opshift.opsets.registry.schema import NEWEST, Parameter, Schema, default_do
 from opshift.opsets.registry.structural import CAST, CONSTANT
 from opshift.opsets.registry.traits import Trait
 from opshift.passes.analysis.scopes import default_opset
-from opshift.passes.base.results import Action, Step
+from opshift.passes.base.plan import Action, Step
 from opshift.passes.graph.traversal import graphs, named_subgraphs, node_name
 
 WIDER: Mapping[int, int] = {
@@ -218,8 +218,8 @@ class _Values:
             Facts(self.constants[name].data_type, tuple(self.constants[name].dims)) if name else None
             for name in node.input
         )
-        given = {name: freeze(value) for name, value in attributes_of(node).items()}
-        found = lift(operator, Node("", node.op_type, schema.since_version, given, facts, (True,)), "runtime")
+        attributes = {name: freeze(value) for name, value in attributes_of(node).items()}
+        found = lift(operator, Node("", node.op_type, schema.since_version, attributes, facts, (True,)), "runtime")
         return found if isinstance(found, Lifted) else None
 
     def fold(self, wide: Collection[str], whole: Whole) -> None:

@@ -49,12 +49,12 @@ class WiderTypes:
             dataclasses.replace(leaf, inputs=tuple(moved(ref, len(into), operands) for ref in leaf.inputs))
             for leaf in found.nodes
         )
-        given = tuple(moved(ref, len(into), operands) for ref in found.outputs)
-        back = tuple(FragmentNode(CAST, {"to": self.dtype}, (given[index],), 1) for index in self.outputs)
+        results = tuple(moved(ref, len(into), operands) for ref in found.outputs)
+        back = tuple(FragmentNode(CAST, {"to": self.dtype}, (results[index],), 1) for index in self.outputs)
         base = len(into) + len(inner)
         outputs = tuple(
             Output(base + self.outputs.index(index), 0) if index in self.outputs else ref
-            for index, ref in enumerate(given)
+            for index, ref in enumerate(results)
         )
         return dataclasses.replace(
             found,

@@ -27,7 +27,7 @@ class ConstantNodes:
         """Return the used outputs of the node; None if onnxruntime does not compute them."""
         feeds = {name: array for name, array in zip(node.input, arrays, strict=True) if name}
         try:
-            source, _ = fit(Runnable(single(node, feeds, self._imports, self._like)))
-            return list(Session(source, optimised=False).run(feeds))
+            runnable, _ = fit(Runnable(single(node, feeds, self._imports, self._like)))
+            return list(Session(runnable, optimised=False).run(feeds))
         except RejectedError:
             return None

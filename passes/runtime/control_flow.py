@@ -49,9 +49,9 @@ def _loop(run: RunGraph, node: onnx.NodeProto, inputs: Values, outer: Mapping[st
     while going and turn < trips:
         if turn == _MOST_ITERATIONS:
             raise RejectedError(f"a Loop runs more than {_MOST_ITERATIONS} times", RejectionKind.LIMIT)
-        given = (np.asarray(turn, np.int64), np.asarray(going), *carried)
+        passed = (np.asarray(turn, np.int64), np.asarray(going), *carried)
         names = [value.name for value in body.input]
-        results = run(body, dict(zip(names, given, strict=True)), outer)
+        results = run(body, dict(zip(names, passed, strict=True)), outer)
         going = bool(np.asarray(results[0]).item())
         carried = list(results[1 : 1 + len(carried)])
         collected.append(results[1 + len(carried) :])
@@ -67,12 +67,12 @@ def _loop(run: RunGraph, node: onnx.NodeProto, inputs: Values, outer: Mapping[st
 def _scan(run: RunGraph, node: onnx.NodeProto, inputs: Values, outer: Mapping[str, Any]) -> Values:
     """Run a Scan-9: in each iteration, the body reads the states and a slice of each scanned input along its axis."""
     body = subgraph(node, "body")
-    given = {attribute.name: attribute for attribute in node.attribute}
-    count = given["num_scan_inputs"].i
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    count = attributes["num_scan_inputs"].i
     states, scanned = list(inputs[:-count]), [np.asarray(value) for value in inputs[-count:]]
 
     def listed(name: str, length: int) -> list[int]:
-        return list(given[name].ints) if name in given else [0] * length
+        return list(attributes[name].ints) if name in attributes else [0] * length
 
     axes = listed("scan_input_axes", count)
     turned = [

@@ -84,8 +84,8 @@ def single(
     optional = _optionals(node, imports)
     types = {name: type_of(value) for name, value in feeds.items()}
     inputs = [
-        helper.make_value_info(name, helper.make_optional_type_proto(kind) if name in optional else kind)
-        for name, kind in types.items()
+        helper.make_value_info(name, helper.make_optional_type_proto(type_str) if name in optional else type_str)
+        for name, type_str in types.items()
     ]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     graph = helper.make_graph([node], "node", inputs, outputs)
@@ -102,7 +102,9 @@ def _optionals(node: onnx.NodeProto, imports: Sequence[onnx.OperatorSetIdProto])
     opset = next((entry.version for entry in imports if entry.domain in ("", "ai.onnx")), 0)
     schema = schema_at("", node.op_type, opset) if node.domain in ("", "ai.onnx") else None
     formal = ((name, schema.input(index)) for index, name in enumerate(node.input)) if schema else ()
-    return frozenset(name for name, one in formal if one and all(kind.startswith("optional(") for kind in one.types))
+    return frozenset(
+        name for name, one in formal if one and all(type_str.startswith("optional(") for type_str in one.types)
+    )
 
 
 class Interpreter:
@@ -117,7 +119,7 @@ class Interpreter:
 
     def __init__(
         self,
-        source: Runnable,
+        runnable: Runnable,
         limits: Limits = Limits(),  # noqa: B008 (frozen)
         by_oracle: frozenset[str] = frozenset(),
         semantics: str = "runtime",
@@ -125,12 +127,12 @@ class Interpreter:
         strict: bool = True,
     ) -> None:
         """Store the model; a node's session is opened when it is first reached."""
-        self.model = inlined(source.proto)
+        self.model = inlined(runnable.proto)
         self._limits = limits
         self._by_oracle = by_oracle
         self._semantics = semantics
         self._strict = strict
-        self._directory = source.directory or (source.path.parent if source.path else None)
+        self._directory = runnable.directory or (runnable.path.parent if runnable.path else None)
         self.model = _with_attributes(self.model, self._directory)
         self.oracles: dict[str, None] = {}
         self._rounding: InnerRounding | None = None
@@ -295,8 +297,8 @@ class Interpreter:
         read = list(node.input)
 
         def run(inputs: Values, outer: Mapping[str, Any]) -> Values:
-            given = {name: value for name, value in zip(read, inputs, strict=True) if name}
-            return session.run({names[name]: value for name, value in (*given.items(), *outer.items())})
+            fed = {name: value for name, value in zip(read, inputs, strict=True) if name}
+            return session.run({names[name]: value for name, value in (*fed.items(), *outer.items())})
 
         return run
 
@@ -371,12 +373,12 @@ class Interpreter:
         like = onnx.ModelProto(ir_version=self.model.ir_version)
         model = single(self._with_defaults(node), feeds, self.model.opset_import, like)
         for declared in model.graph.input:
-            kind = declared.type
-            kind = kind.optional_type.elem_type if kind.HasField("optional_type") else kind
-            kind.tensor_type.shape.dim.extend(
+            value_type = declared.type
+            value_type = value_type.optional_type.elem_type if value_type.HasField("optional_type") else value_type
+            value_type.tensor_type.shape.dim.extend(
                 onnx.TensorShapeProto.Dimension(dim_value=size) for size in feeds[declared.name].shape
             )
-            kind.tensor_type.shape.SetInParent()
+            value_type.tensor_type.shape.SetInParent()
         try:
             onnx_process.infer_shapes(model, strict_mode=True)
         except onnx.shape_inference.InferenceError as error:
@@ -397,10 +399,10 @@ class Interpreter:
         whole.attribute.extend(value for name, value in attributes if value.type and name not in held)
         return whole
 
-    def _body(self, graph: onnx.GraphProto, given: Mapping[str, Any], outer: Mapping[str, Any]) -> Values:
+    def _body(self, graph: onnx.GraphProto, inputs: Mapping[str, Any], outer: Mapping[str, Any]) -> Values:
         if late := ort_models.time_is_over(self._limits):
             raise late
-        values = {**outer, **_constants(graph, self._directory), **given}
+        values = {**outer, **_constants(graph, self._directory), **inputs}
         self._run_nodes(graph, values)
         return tuple(values[value.name] for value in graph.output)
 
@@ -430,8 +432,8 @@ def _with_attributes(model: onnx.ModelProto, directory: Path | None) -> onnx.Mod
 
 def _held(model: onnx.ModelProto) -> Iterator[TensorProto]:
     """Yield the tensors in attributes."""
-    for body in graph_views(model):
-        for attribute in body.holders:
+    for view in graph_views(model):
+        for attribute in view.holders:
             yield from (attribute.t, *attribute.tensors)
 
 
@@ -467,9 +469,9 @@ def _facts(array: Array) -> Facts:
 
 def _operands(lifted: Lifted, inputs: Values) -> Iterator[Array | None]:
     """Yield the value of each operand: an input, or a constant from an attribute."""
-    for source, facts in zip(lifted.sources, lifted.operands, strict=True):
+    for index, facts in zip(lifted.sources, lifted.operands, strict=True):
         known = facts.known if facts else None
-        yield known if source is None else inputs[source]
+        yield known if index is None else inputs[index]
 
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)

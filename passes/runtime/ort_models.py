@@ -88,11 +88,11 @@ def read(
     folder = None if directory is None else Path(directory)
     if isinstance(model, Runnable):
         return model
-    given = as_model(model)
-    if isinstance(given, onnx.ModelProto):
-        return Runnable(given if assume_opset is None else read_as(given, assume_opset)[0], directory=folder)
-    loaded = reader.load(given, allow_paths, assume_opset)
-    named = os.fspath(given) if isinstance(given, str | os.PathLike) else ""
+    original = as_model(model)
+    if isinstance(original, onnx.ModelProto):
+        return Runnable(original if assume_opset is None else read_as(original, assume_opset)[0], directory=folder)
+    loaded = reader.load(original, allow_paths, assume_opset)
+    named = os.fspath(original) if isinstance(original, str | os.PathLike) else ""
     if loaded.directory is not None:
         # onnxruntime 1.32.0 does not load a model whose inference needs elements from another file (Slice).
         proto = external_data.with_small(loaded.model, loaded.files)

@@ -72,13 +72,13 @@ def _one_meaning(node: onnx.NodeProto, attributes: Mapping[str, Any], *versions:
     operator = operator_for("", node.op_type)
     if operator is None:
         return False
-    given = {key: freeze(value.decode() if isinstance(value, bytes) else value) for key, value in attributes.items()}
+    values = {key: freeze(value.decode() if isinstance(value, bytes) else value) for key, value in attributes.items()}
     facts = tuple(Facts() if name else None for name in node.input)
     used = tuple(bool(name) for name in node.output)
     lifted = []
     for version in versions:
         known = onnx.defs.get_schema(node.op_type, version, "").attributes
-        own = {name: value for name, value in given.items() if name in known}
+        own = {name: value for name, value in values.items() if name in known}
         lifted.append(lift(operator, Node("", node.op_type, version, own, facts, used), "runtime"))
     meanings = {(one.meaning, one.operands) for one in lifted if isinstance(one, Lifted)}
     return len(meanings) == 1 and all(isinstance(one, Lifted) for one in lifted)
@@ -94,8 +94,8 @@ def _text(schema: Any) -> tuple[Any, ...]:
     return schema.doc, attributes, parameters
 
 
-def fit(source: Runnable) -> tuple[Runnable, str]:
-    """Return a source that onnxruntime loads, and a note on the changes (empty if none).
+def fit(runnable: Runnable) -> tuple[Runnable, str]:
+    """Return a model that onnxruntime loads, and a note on the changes (empty if none).
 
     A model newer than onnxruntime is read at the newest opset and ir_version that it loads, if every operator has the
     same meaning at both. A model of opset 1 to 6 is read at opset 7, the first with all kernels in onnxruntime; if an
@@ -105,19 +105,19 @@ def fit(source: Runnable) -> tuple[Runnable, str]:
         RejectedError: an operator differs between the model's opset and the newest one that onnxruntime loads, or
             onnxruntime would inline a body that violates the operator's specification.
     """
-    old, newest = opset(source.proto), newest_opset()
-    _refuse_wrong_bodies(source.proto, min(old, newest))
-    oldest_ir = min(source.proto.ir_version, newest_ir_version())
-    missing = any(_missing_outputs(node) for node in nodes(source.proto))
-    if old < OLDEST and (read := _read_at_oldest(source.proto, old)) is not None:
-        found, note = fit(replace(source, proto=read, path=None))
+    old, newest = opset(runnable.proto), newest_opset()
+    _refuse_wrong_bodies(runnable.proto, min(old, newest))
+    oldest_ir = min(runnable.proto.ir_version, newest_ir_version())
+    missing = any(_missing_outputs(node) for node in nodes(runnable.proto))
+    if old < OLDEST and (read := _read_at_oldest(runnable.proto, old)) is not None:
+        found, note = fit(replace(runnable, proto=read, path=None))
         relabelled = f"opset {old} was read as {OLDEST}, where every operator means the same"
         return found, ", ".join(filter(None, (relabelled, note)))
-    if old <= newest and oldest_ir == source.proto.ir_version and not missing:
-        return source, ""
+    if old <= newest and oldest_ir == runnable.proto.ir_version and not missing:
+        return runnable, ""
     notes = []
     proto = onnx.ModelProto()
-    proto.CopyFrom(source.proto)
+    proto.CopyFrom(runnable.proto)
     if missing:
         notes.append(_with_outputs(proto))
     if old > newest:
@@ -134,7 +134,7 @@ def fit(source: Runnable) -> tuple[Runnable, str]:
     if oldest_ir != proto.ir_version:
         notes.append(f"ir_version {proto.ir_version} was read as {oldest_ir}")
         proto.ir_version = oldest_ir
-    return replace(source, proto=proto, path=None), ", ".join(notes)
+    return replace(runnable, proto=proto, path=None), ", ".join(notes)
 
 
 def _read_at_oldest(model: onnx.ModelProto, old: int) -> onnx.ModelProto | None:

@@ -8,7 +8,6 @@ import contextlib
 import functools
 import itertools
 import os
-import pickle
 import queue
 import subprocess
 import threading
@@ -17,11 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from opshift.opsets.native import sandbox
+from opshift.opsets.native.channel import LostError
+from opshift.opsets.native.child import Child, how_it_ended, main_of
 from opshift.passes.base.errors import UsageError
 from opshift.passes.base.limits import Limits
-from opshift.passes.runtime.child import Child, how_it_ended
+from opshift.passes.runtime import ort_worker
 from opshift.passes.runtime.ort_models import Array, Feeds, RejectedError, RejectionKind
-from opshift.passes.runtime.ort_worker import Part
+from opshift.passes.runtime.ort_worker import PACKED_TYPES, Part
 
 
 class Worker:
@@ -177,7 +178,8 @@ class Worker:
 
     def _begin(self, memory: int | None) -> None:
         try:
-            child = Child("runtime.ort_worker", memory, environment=sandbox.environment(os.environ))
+            program, environment = main_of(ort_worker.__name__, memory), sandbox.environment(os.environ)
+            child = Child(*program, environment=environment, classes=_CLASSES)
         except OSError as error:
             raise UsageError(f"No child process can be started to run models in: {error}.") from error
         self._process, self._memory = child.process, memory
@@ -202,14 +204,14 @@ class Worker:
         start = self.seconds - self._before  # this time counts for no model
         self.seconds, self._before = self._before, self._before - start
 
-    def _send(self, kind: str, *request: Any) -> int:
+    def _send(self, command: str, *request: Any) -> int:
         """Queue a request, and return its number, which the answer repeats."""
         while not self._dropped.empty():
             key, start = self._dropped.get()
             if start == self.start:
                 self._requests.put((None, "close", key))
         number = next(self._numbers)
-        self._requests.put((number, kind, *request))
+        self._requests.put((number, command, *request))
         return number
 
     def _answer(self, number: int | None, limits: Limits, *, ran: bool = False) -> Any:
@@ -270,9 +272,23 @@ _KINDS = {
 _Replies = queue.SimpleQueue[tuple[int | None, str, Any, float] | Exception | None]
 
 
+_CLASSES = frozenset(
+    (
+        *(("numpy", name) for name in ("dtype", "ndarray")),
+        *(
+            (f"numpy.{core}.{module}", name)  # until numpy 2, the package is called core
+            for core in ("_core", "core")
+            for module, name in (("numeric", "_frombuffer"), ("multiarray", "_reconstruct"), ("multiarray", "scalar"))
+        ),
+        *(("ml_dtypes", dtype.type.__name__) for dtype, _ in PACKED_TYPES.values()),
+    )
+)
+"""The classes and functions that pickles of arrays contain."""
+
+
 def _collect(child: Child, replies: _Replies) -> None:
     """Hand on what a child answers, and None when it has ended."""
-    with child.answers, contextlib.suppress(Exception):  # bytes that are no pickle raise anything
+    with child.incoming, contextlib.suppress(LostError, MemoryError):
         while True:
             replies.put(child.receive())
     replies.put(None)
@@ -282,15 +298,14 @@ def _deliver(child: Child, requests: queue.SimpleQueue[tuple[Any, ...] | None], 
     """Send requests to a child: one that hangs, and reads no more, holds up nothing but this thread."""
     try:
         while (request := requests.get()) is not None:
-            pickle.dump(request, child.requests, protocol=5)
-            child.requests.flush()
+            child.send(request)
     except OSError:
         pass  # it has ended, which the answer reports
     except Exception as error:  # unpicklable objects may raise any exception
         replies.put(error)
     finally:
         with contextlib.suppress(OSError):
-            child.requests.close()
+            child.outgoing.close()
 
 
 def _size(feeds: Feeds) -> int:

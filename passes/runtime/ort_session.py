@@ -51,17 +51,17 @@ def _cuts_where_fused(model: onnx.ModelProto) -> bool:
 class Session:
     """A model opened in onnxruntime on the CPU with one thread, graph optimizations all on or all off."""
 
-    def __init__(self, source: Runnable, *, optimised: bool, limits: Limits = Limits()) -> None:  # noqa: B008 (frozen)
+    def __init__(self, runnable: Runnable, *, optimised: bool, limits: Limits = Limits()) -> None:  # noqa: B008 (frozen)
         """Load the model, from its file if there is one.
 
-        External data of a protobuf are read from the source's directory, through a session option: nothing is written
+        External data of a protobuf are read from the model's directory, through a session option: nothing is written
         there.
 
         Raises:
             RejectedError: onnxruntime does not load it.
         """
         runtime()
-        self._source = source
+        self._runnable = runnable
         self._optimised = optimised
         self._limits = limits
         self._worker = worker()
@@ -75,25 +75,25 @@ class Session:
             self._open()
 
     def _open(self) -> None:
-        source, folder = self._source, None
+        runnable, folder = self._runnable, None
         model: str | bytes | list[Part]
-        if source.path is not None:
-            model = str(source.path.absolute())
+        if runnable.path is not None:
+            model = str(runnable.path.absolute())
         else:
             try:
-                model = _handed(source.proto)
+                model = _handed(runnable.proto)
             except (EncodeError, ValueError) as error:
                 raise RejectedError(f"the model is too large to hand over without a file: {error}") from error
-            if source.directory is not None:
-                folder = str(source.directory.resolve())
-            elif any(map(external_data.is_external, traversal.tensors(traversal.graph_views(source.proto)))):
+            if runnable.directory is not None:
+                folder = str(runnable.directory.resolve())
+            elif any(map(external_data.is_external, traversal.tensors(traversal.graph_views(runnable.proto)))):
                 # onnxruntime would search them in the working directory.
                 raise RejectedError("the model has external data, and its folder is unknown")
         try:
-            settings = _UNFUSED if self._optimised and _cuts_where_fused(source.proto) else {}
+            settings = _UNFUSED if self._optimised and _cuts_where_fused(runnable.proto) else {}
             self._key, outputs, self.opening = self._worker.open(model, folder, self._optimised, settings, self._limits)
         except RejectedError as error:
-            if any(text in str(error) for text in _UNFIT) and _fits(source.proto):
+            if any(text in str(error) for text in _UNFIT) and _fits(runnable.proto):
                 raise RejectedError(
                     f"the body that onnxruntime inlines has no types that fit: {error}", RejectionKind.MISSING_KERNEL
                 ) from error
@@ -175,10 +175,10 @@ class Runner:
 
     modes = (False, True)
 
-    def __init__(self, source: Runnable, limits: Limits = Limits(), *, lean: bool = False) -> None:  # noqa: B008 (frozen)
-        """Store the source; nothing is opened yet."""
+    def __init__(self, runnable: Runnable, limits: Limits = Limits(), *, lean: bool = False) -> None:  # noqa: B008 (frozen)
+        """Store the model; nothing is opened yet."""
         self.name = name()
-        self._source = source
+        self._runnable = runnable
         self._limits = limits
         self._lean = lean
         self._opened: dict[bool, Session] = {}
@@ -192,7 +192,7 @@ class Runner:
         if optimised not in self._opened:
             if self._lean:
                 self.close()
-            self._opened[optimised] = Session(self._source, optimised=optimised, limits=self._limits)
+            self._opened[optimised] = Session(self._runnable, optimised=optimised, limits=self._limits)
         return self._opened[optimised]
 
     def run(self, feeds: Feeds, optimised: bool) -> tuple[Any, ...]:

@@ -1,9 +1,8 @@
 """Run onnxruntime in a child process, as its main program: a crash there does not kill opshift.
 
-It answers one pickled request after the other, from its standard input to its standard output, until that is closed;
-an answer has the number of its request, and the CPU time that the process has used so far. Both ends are opshift; no
-pickle from anywhere else is read. It imports nothing else of opshift but its end of the pipes, to start quickly; the
-first oracle that is asked for imports the operators' files.
+It answers one request after the other until its input is closed. An answer has the number of its request, and the CPU
+time that the process has used so far. It imports nothing else of opshift but its end of the pipes, to start quickly;
+the first oracle imports the operators' files.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from opshift.opsets.native import sandbox
-from opshift.passes.runtime.child import channel
+from opshift.opsets.native.channel import Channel, LostError
 
 Array = npt.NDArray[Any]
 
@@ -89,8 +88,8 @@ class _Model:
             options.add_session_config_entry(name, value)
         if folder is not None:
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-        given = _joined(model) if isinstance(model, list) else model
-        self._session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+        loaded = _joined(model) if isinstance(model, list) else model
+        self._session = onnxruntime.InferenceSession(loaded, options, providers=["CPUExecutionProvider"])
         values = (*self._session.get_inputs(), *self._session.get_outputs())
         self._packs = any(value.type.startswith("tensor(") and value.type not in _NATIVE for value in values)
         self.outputs = [value.name for value in self._session.get_outputs()]
@@ -211,14 +210,14 @@ def _bytes(value: Any) -> int:
     return int(getattr(value, "nbytes", 0))
 
 
-def _answer(kind: str, key: int, rest: Sequence[Any], models: dict[int, _Model]) -> Any:
+def _answer(command: str, key: int, rest: Sequence[Any], models: dict[int, _Model]) -> Any:
     """Execute a request other than `run`."""
-    if kind == "unread":
+    if command == "unread":
         raise MemoryError("a request is too large")
-    if kind == "open":
+    if command == "open":
         models[key] = _Model(*rest)
         return models[key].outputs
-    assert kind == "oracle"
+    assert command == "oracle"
     return computed(*rest)
 
 
@@ -298,23 +297,23 @@ def outcome_of(call: Callable[..., Any], *arguments: Any) -> tuple[str, Any]:
         return ("missing kernel" if missing else "rejected"), reason
 
 
-def _packed(number: int | None, outcome: str, value: Any) -> bytes:
-    """Return an encoded answer with the CPU seconds of this process so far, or a report that memory is exhausted."""
+def _send(channel: Channel, number: int | None, outcome: str, value: Any) -> None:
+    """Send an answer with the CPU seconds of this process so far, or a report that memory is exhausted."""
     try:
-        return pickle.dumps((number, outcome, value, time.process_time()), protocol=5)
+        channel.send_whole((number, outcome, value, time.process_time()))
     except MemoryError as error:
-        return pickle.dumps((number, "memory", _reason(error), time.process_time()), protocol=5)
+        channel.send_whole((number, "memory", _reason(error), time.process_time()))
 
 
-def _take(stream: BinaryIO, requests: queue.SimpleQueue[tuple[Any, ...]]) -> None:
+def _take(channel: Channel, requests: queue.SimpleQueue[tuple[Any, ...]]) -> None:
     """Read requests into a queue; exit the process, even during a computation, when the parent closes the pipe."""
     while True:
         try:
-            requests.put(pickle.load(stream))
+            requests.put(channel.receive())
         except MemoryError:
             requests.put((None, "unread", 0))
             return  # in the middle of a request
-        except Exception:  # an incomplete request may raise any exception
+        except LostError:
             os._exit(0)
 
 
@@ -328,9 +327,9 @@ def _watch(parent: int) -> None:
     os._exit(0)
 
 
-def main(mark: bytes, memory: int | None) -> None:
+def main(mark: str, memory: int | None) -> None:
     """Answer requests; `memory` limits the bytes that this process may hold, where the system can."""
-    stream, answers = channel(mark)
+    channel = Channel(*sandbox.streams(mark))
     if memory is not None:
         sandbox.limit("RLIMIT_DATA", memory)
     sandbox.prefer_for_oom_kill()
@@ -340,21 +339,19 @@ def main(mark: bytes, memory: int | None) -> None:
     sandbox.files()
     sandbox.calls()
     requests: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
-    threading.Thread(target=_take, args=(stream, requests), daemon=True).start()
+    threading.Thread(target=_take, args=(channel, requests), daemon=True).start()
     threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
     models: dict[int, _Model] = {}
     kept: dict[int, Any] = {}
-    answers.write(_packed(None, "done", None))
-    answers.flush()
+    _send(channel, None, "done", None)
     while True:
-        number, kind, key, *rest = requests.get()
-        if kind in ("close", "forget"):
-            (models if kind == "close" else kept).pop(key, None)
+        number, command, key, *rest = requests.get()
+        if command in ("close", "forget"):
+            (models if command == "close" else kept).pop(key, None)
             continue
-        if kind == "run":
+        if command == "run":
             (inputs,) = rest
             answer = "done", _ran(models[key], inputs, kept)
         else:
-            answer = outcome_of(_answer, kind, key, rest, models)
-        answers.write(_packed(number, *answer))
-        answers.flush()
+            answer = outcome_of(_answer, command, key, rest, models)
+        _send(channel, number, *answer)

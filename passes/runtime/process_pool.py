@@ -7,16 +7,16 @@ module again in each process, which then needs a guard.
 from __future__ import annotations
 
 import os
-import pickle
 import queue
 import signal
-import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any, BinaryIO
+from typing import Any
 
-from opshift.passes.runtime.child import Child, channel, how_it_ended
+from opshift.opsets.native import sandbox
+from opshift.opsets.native.channel import Channel, LostError
+from opshift.opsets.native.child import Child, how_it_ended, main_of
 
 PATIENCE = 10.0
 """The seconds in which a process may remove its temporary files after a request to end; then it is killed."""
@@ -84,18 +84,14 @@ class Processes(Executor):
 class _Child:
     def __init__(self) -> None:
         self.ended = False
-        self._child = Child("runtime.process_pool", environment=os.environ)
+        self._child = Child(*main_of(__name__), environment=os.environ)
 
     def ask(self, request: tuple[Any, ...]) -> Any:
-        data = pickle.dumps(request, protocol=5)  # before anything is sent, so that an unpicklable call ends no process
         try:
-            self._child.requests.write(data)
-            self._child.requests.flush()
+            self._child.send_whole(request)
             done, value = self._child.receive()
-        except (OSError, EOFError, pickle.UnpicklingError):
-            self.ended = True
-            self.wait()
-            raise ProcessDiedError(f"its process {how_it_ended(self._child.process.returncode)}") from None
+        except (OSError, LostError):
+            raise ProcessDiedError(f"its process {how_it_ended(self.wait())}") from None
         if done:
             return value
         raise value
@@ -103,34 +99,28 @@ class _Child:
     def terminate(self) -> None:
         self._child.process.terminate()
 
-    def wait(self) -> None:
+    def wait(self) -> int:
         self.ended = True
-        try:
-            self._child.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._child.process.kill()
-            self._child.process.wait()
+        return self._child.wait(PATIENCE)
 
     def close(self) -> None:
         self._child.close()
 
 
-def main(mark: bytes) -> None:
-    """Answer calls from standard input to standard output, after the line `mark`, until the input is closed."""
-    stream, answers = channel(mark)
+def main(mark: str) -> None:
+    """Answer calls until the input is closed."""
+    channel = Channel(*sandbox.streams(mark))
     for name in ("SIGTERM", "SIGHUP"):  # where the terminal goes away, all processes get the latter
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), _leave)
     requests: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
-    threading.Thread(target=_take, args=(stream, requests), daemon=True).start()
+    threading.Thread(target=_take, args=(channel, requests), daemon=True).start()
     while (request := requests.get()) is not None:
         call, arguments, named = request
         try:
-            answer = pickle.dumps((True, call(*arguments, **named)), protocol=5)
+            channel.send_whole((True, call(*arguments, **named)))
         except Exception as error:
-            answer = pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")), protocol=5)
-        answers.write(answer)
-        answers.flush()
+            channel.send_whole((False, RuntimeError(f"{type(error).__name__}: {error}")))
 
 
 def _leave(*_: object) -> None:
@@ -138,12 +128,12 @@ def _leave(*_: object) -> None:
     raise SystemExit(1)
 
 
-def _take(stream: BinaryIO, requests: queue.SimpleQueue[tuple[Any, ...] | None]) -> None:
+def _take(channel: Channel, requests: queue.SimpleQueue[tuple[Any, ...] | None]) -> None:
     """Read calls into a queue; exit the process, even during a computation, when the parent closes the pipe."""
     while True:
         try:
-            requests.put(pickle.load(stream))
-        except Exception:  # an incomplete call may raise any exception
+            requests.put(channel.receive())
+        except (LostError, MemoryError):
             requests.put(None)
             os.kill(os.getpid(), signal.SIGTERM)
             return

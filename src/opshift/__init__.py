@@ -14,7 +14,8 @@ if TYPE_CHECKING:
         UsageError,
         VerificationError,
     )
-    from opshift.passes.base.results import Check, Plan, Refusal, Report, Step, Verdict
+    from opshift.passes.base.plan import Plan, Refusal, Step
+    from opshift.passes.base.report import Check, Report, Verdict
     from opshift.passes.batch import Outcome, Status, Summary, convert_many
     from opshift.passes.conversion.result import Result
     from opshift.passes.convert import convert, plan
@@ -30,7 +31,8 @@ _HOME = {
     "base.errors": ("InvalidModelError", "OpshiftError", "UnsupportedError", "UsageError", "VerificationError"),
     "inspection": ("Inspection", "inspect"),
     "batch": ("Outcome", "Status", "Summary", "convert_many"),
-    "base.results": ("Check", "Plan", "Refusal", "Report", "Step", "Verdict"),
+    "base.plan": ("Plan", "Refusal", "Step"),
+    "base.report": ("Check", "Report", "Verdict"),
     "proof.verify": ("verify",),
     "where": ("Fit", "Support", "Where", "where"),
 }
@@ -71,7 +73,7 @@ def __getattr__(name: str) -> Any:
     for module, names in _HOME.items():
         if name in names:
             found = getattr(import_module(f"opshift.passes.{module}"), name)
-            writers = import_module("opshift.passes.base.results").WRITERS
+            writers = import_module("opshift.passes.base.report").WRITERS
             if _save not in writers:
                 writers.append(_save)
             return globals().setdefault(name, found)

@@ -35,7 +35,7 @@ from opshift.opsets.registry.schema import OLDEST, schema_at
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.inference import infer, make_node, typed
 from opshift.passes.base.errors import UnsupportedError
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 from opshift.passes.rewrite.edits import Replace
 from opshift.passes.rewrite.fragment import Fragment, operand_sources
 from opshift.passes.rewrite.lowering_search import Deriver

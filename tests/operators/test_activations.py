@@ -35,7 +35,7 @@ from opshift.opsets.operators.leakyrelu import LeakyRelu
 from opshift.opsets.operators.selu import Selu
 from opshift.opsets.operators.shrink import Shrink
 from opshift.opsets.operators.swish import Swish
-from opshift.passes.base.results import Code
+from opshift.passes.base.plan import Code
 
 LINE = np.concatenate([np.linspace(-9, 9, 73), [-60, -20.5, -1e-6, 0, 1e-6, 20.5, 60]])
 TANH = Gelu("tanh")

@@ -14,7 +14,7 @@ import opshift
 from operators.harness import BF16, F16, F32, Array, Case, Code, Refused, Table, converted
 from opshift.opsets.operators import linearattention, linearattentiontokens
 from opshift.opsets.operators.linearattention import LinearAttention
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 RNG = np.random.default_rng(0)
 

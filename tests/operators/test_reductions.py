@@ -32,7 +32,7 @@ from opshift.opsets.operators import (
     topk,
 )
 from opshift.opsets.operators.topk import TopK
-from opshift.passes.base.results import Verdict
+from opshift.passes.base.report import Verdict
 
 CUBE = np.random.default_rng(5).integers(1, 5, (2, 3, 4)).astype(F32)
 WIDE = np.random.default_rng(6).integers(-128, 256, (2, 7, 5))
@@ -190,8 +190,11 @@ LONG = (
 )
 
 
-def cumulative(least: int) -> tuple[Case, ...]:
-    """Cases of CumSum and CumProd; `least` is the lowest opset for integers."""
+DIGITS = np.arange(54).reshape(2, 9, 3) % 13 - 6
+
+
+def cumulative(open_integers: int) -> tuple[Case, ...]:
+    """Cases of CumSum and CumProd; `open_integers` is the lowest opset for integers of unknown dims."""
     return (
         *(
             Case(f"axis {axis}, {how}", [CUBE, np.array(axis, np.int64)], how, known=(1,))
@@ -199,13 +202,15 @@ def cumulative(least: int) -> tuple[Case, ...]:
             for how in HOW
         ),
         *(
-            Case(f"int64, {how}", [CUBE.astype(np.int64), np.array(1, np.int32)], how, known=(1,), least=least)
+            Case(
+                f"int64, {how}", [CUBE.astype(np.int64), np.array(1, np.int32)], how, known=(1,), symbolic=open_integers
+            )
             for how in HOW
         ),
         *(Case(f"empty, {how}", [CUBE[:, :0], np.array(1, np.int64)], how, known=(1,)) for how in HOW[:2]),
         Case("a vector", [CUBE[0, 0], np.array(0, np.int64)], known=(1,)),
         *(Case(f"computed axis {axis}", [CUBE, np.array(axis, np.int32)], Cumulative(1)) for axis in (0, 1, -1)),
-        Case("a computed axis of int64", [CUBE.astype(np.int64), np.array(1, np.int64)], least=least),
+        Case("a computed axis of int64", [CUBE.astype(np.int64), np.array(1, np.int64)], least=open_integers),
     )
 
 
@@ -225,7 +230,14 @@ class TestCumSum(Table):
 
 class TestCumProd(Table):
     operator = cumprod.OPERATOR
-    cases = cumulative(26)
+    cases = (
+        *cumulative(26),
+        *(
+            Case(f"{np.dtype(one)} that wraps, {how}", [DIGITS.astype(one), np.array(1)], how, known=(1,), symbolic=26)
+            for one in (np.int32, np.int64, np.uint32, np.uint64)
+            for how in HOW
+        ),
+    )
     refusals = (Refused(LONG.format("CumProd"), Code.ABSENT_OPERATOR, "longer than 4096", {"opset": 25}),)
 
 

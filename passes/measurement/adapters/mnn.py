@@ -36,15 +36,15 @@ def run(model: bytes, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 
     outputs = [output.name for output in onnx.ModelProto.FromString(model).graph.output]
     with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "m.onnx"), Path(folder, "m.mnn")
-        source.write_bytes(model)
-        command = ["mnnconvert", "-f", "ONNX", "--modelFile", str(source), "--MNNModel", str(target)]
+        model_file, target = Path(folder, "m.onnx"), Path(folder, "m.mnn")
+        model_file.write_bytes(model)
+        command = ["mnnconvert", "-f", "ONNX", "--modelFile", str(model_file), "--MNNModel", str(target)]
         _tools.mnnconvert([*command, "--bizCode", "x"])
         if not target.exists():
             raise ValueError("mnnconvert writes nothing")
         module = MNN.nn.load_module_from_file(str(target), list(inputs), outputs)
         kinds = {"float32": MNN.expr.float, "int32": MNN.expr.int, "uint8": MNN.expr.uint8, "int8": MNN.expr.int8}
         arrays = [array.astype(INSIDE.get(array.dtype.name, array.dtype)) for array in inputs.values()]
-        given = [MNN.expr.const(one, list(one.shape), MNN.expr.NCHW, kinds[one.dtype.name]) for one in arrays]
-        found = [MNN.expr.convert(one, MNN.expr.NCHW) for one in module.forward(given)]
+        constants = [MNN.expr.const(one, list(one.shape), MNN.expr.NCHW, kinds[one.dtype.name]) for one in arrays]
+        found = [MNN.expr.convert(one, MNN.expr.NCHW) for one in module.forward(constants)]
         return {name: np.array(one.read()) for name, one in zip(outputs, found, strict=True)}

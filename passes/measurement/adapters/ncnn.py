@@ -35,12 +35,12 @@ def run(model: bytes, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 
     outputs = [output.name for output in onnx.ModelProto.FromString(model).graph.output]
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "m.onnx")
-        source.write_bytes(model)
+        model_file = Path(folder, "m.onnx")
+        model_file.write_bytes(model)
         shapes = ",".join(
             f"[{','.join(map(str, array.shape))}]{KINDS.get(array.dtype.name, '?')}" for array in inputs.values()
         )
-        command = [_pnnx(), str(source), f"inputshape={shapes}", "fp16=0"]
+        command = [_pnnx(), str(model_file), f"inputshape={shapes}", "fp16=0"]
         done = subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=False)
         written = Path(folder, "m.ncnn.param")
         if done.returncode or not written.exists():
@@ -53,11 +53,11 @@ def run(model: bytes, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
             raise ValueError("ncnn does not load what pnnx writes")
         script = Path(folder, "m_ncnn.py").read_text(encoding="utf-8")
         extractor = net.create_extractor()
-        for place, (name, given) in enumerate(inputs.items()):
+        for place, (name, array) in enumerate(inputs.items()):
             # pnnx writes the batch axis into the generated script.
             batch = re.search(rf"in{place}\.numpy\(\), batch_index=(\d+)", script)
-            array = np.ascontiguousarray(given)
-            value = ncnn.Mat(array, batch_index=int(batch[1])) if batch else ncnn.Mat(array)
+            whole = np.ascontiguousarray(array)
+            value = ncnn.Mat(whole, batch_index=int(batch[1])) if batch else ncnn.Mat(whole)
             if extractor.input(f"in{place}", value.clone()):
                 raise ValueError(f"ncnn takes no input {name}")
         found = {}

@@ -10,17 +10,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import onnx
 
 from opshift.opsets.registry.node_traits import attributes_of, traits_of
-from opshift.opsets.registry.operator import operator_for
 from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.registry.structural import CONSTANT
 from opshift.opsets.registry.traits import AlongAxis, Arithmetic, Below, Coordinates, Flow, Interval, Strings, roots
@@ -29,111 +25,19 @@ from opshift.passes.analysis.scopes import Array
 from opshift.passes.graph.traversal import graphs, subgraphs
 from opshift.passes.proof.inputs import texts
 from opshift.passes.proof.inputs.input_specs import schema
-
-
-@dataclass(frozen=True)
-class AxisLength:
-    """A length that follows from the input shapes: of an axis of a graph input."""
-
-    input: str
-    axis: int
-
-
-@dataclass(frozen=True)
-class DrawnLength:
-    """A length that follows from the input values: the only element of a graph input."""
-
-    input: str
-
-
-Length = int | AxisLength | DrawnLength | None
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """The usage of values as indices.
-
-    Attributes:
-        lengths: the lengths of the indexed axes: one, or one for each element of an index's last axis.
-        beyond: whether indices outside are defined too.
-        negative: whether negative indices are defined, and count from the end.
-        offset: a constant that is added to the values first.
-        ignored: defined values outside, such as labels that a loss ignores.
-    """
-
-    lengths: tuple[Length, ...]
-    beyond: bool = False
-    negative: bool = True
-    offset: int = 0
-    ignored: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Number:
-    """A constant that is compared with values, or with `summed` with the sum of many of them."""
-
-    value: float | str
-    summed: bool = False
-
-
-@dataclass(frozen=True)
-class InputUsage:
-    """The usage of a value.
-
-    Attributes:
-        counts: it sets a size or how long a node runs.
-        places: it is an axis or a position, or an index is computed from it.
-        lookups: it is an index as it is.
-        intervals: what it should lie in.
-        rows: what it lies in where an index is computed from it that is within a table of constant length.
-        numbers: what it is compared with.
-        boxes: how long an element of an image is, in the units of corners of boxes; 0 where it is none.
-        overlaps: what the shares of two boxes are compared with.
-    """
-
-    counts: bool = False
-    places: bool = False
-    lookups: tuple[Lookup, ...] = ()
-    intervals: tuple[Interval, ...] = ()
-    rows: tuple[Interval, ...] = ()
-    numbers: tuple[Number, ...] = ()
-    boxes: float = 0.0
-    overlaps: tuple[float, ...] = ()
-
-    def __or__(self, other: InputUsage) -> InputUsage:
-        """Return the union of two usages of a value; of many numbers the first are kept."""
-        if other == NOTHING or self == other:
-            return self
-        if self == NOTHING:
-            return other
-        return InputUsage(
-            self.counts or other.counts,
-            self.places or other.places,
-            _joined(self.lookups, other.lookups),
-            _joined(self.intervals, other.intervals),
-            _joined(self.rows, other.rows),
-            _joined(self.numbers, other.numbers),
-            max(self.boxes, other.boxes),
-            _joined(self.overlaps, other.overlaps),
-        )
-
+from opshift.passes.proof.inputs.input_usage import (
+    COUNT,
+    NOTHING,
+    PLACE,
+    DrawnLength,
+    InputUsage,
+    Lookup,
+    Number,
+    _joined,
+    length_of,
+)
 
 _KEPT = 24  # maximum number of constants of one node
-_MOST = 64  # maximum for all nodes that an input reaches
-
-
-def _joined(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not other or one == other:
-        return one
-    if not one:
-        return other
-    taken = itertools.chain.from_iterable(itertools.zip_longest(one, other))
-    return tuple(dict.fromkeys(item for item in taken if item is not None))[:_MOST]
-
-
-NOTHING = InputUsage()
-COUNT = InputUsage(counts=True)
-PLACE = InputUsage(places=True)
 
 
 # --- usages of inputs by operators ----------------------------------------------------------------------------------
@@ -152,7 +56,7 @@ def _lookup(rule: AlongAxis | Coordinates | Below, node: onnx.NodeProto, view: M
     axis = int(_attribute(node, rule.axis, 0)) if isinstance(rule.axis, str) else rule.axis
     ignored = _attribute(node, rule.ignored, None) if rule.ignored else None
     kept = (int(ignored),) if isinstance(ignored, int) else ()
-    return Lookup((_length(view, node.input[rule.data], axis),), negative=rule.negative, ignored=kept)
+    return Lookup((length_of(view, node.input[rule.data], axis),), negative=rule.negative, ignored=kept)
 
 
 def _coordinates(node: onnx.NodeProto, view: ModelSummary) -> Lookup:
@@ -161,26 +65,15 @@ def _coordinates(node: onnx.NodeProto, view: ModelSummary) -> Lookup:
     rank = 6 if data is None else len(data)
     columns = indices[-1] if indices else None
     last = batch + columns if isinstance(columns, int) else rank
-    return Lookup(tuple(_length(view, node.input[0], axis) for axis in range(batch, min(last, rank))))
+    return Lookup(tuple(length_of(view, node.input[0], axis) for axis in range(batch, min(last, rank))))
 
 
 def _below(limit: str, view: ModelSummary) -> Lookup:
     known = view.constant(limit)
     if known is not None and known.size == 1:
         return Lookup((int(known.item()),), beyond=True)
-    source = view.origin(limit)
-    return Lookup((DrawnLength(source),) if source in view.inputs else (None,), beyond=True)
-
-
-def _length(view: ModelSummary, name: str, axis: int) -> Length:
-    """Return the length of a value's axis."""
-    dims = view.shapes.get(name)
-    if dims is not None and -len(dims) <= axis < len(dims):
-        dim = dims[axis]
-        if isinstance(dim, str):
-            return AxisLength(*view.bearers[dim]) if dim in view.bearers else None
-        return dim
-    return AxisLength(name, axis) if name in view.inputs else None
+    origin = view.origin(limit)
+    return Lookup((DrawnLength(origin),) if origin in view.inputs else (None,), beyond=True)
 
 
 def _own(node: onnx.NodeProto, view: ModelSummary, index: int) -> InputUsage:
@@ -416,12 +309,12 @@ def _followed(graph: onnx.GraphProto, view: ModelSummary, wanted: Iterable[Input
         if traits_of(node).positions_after:
             outputs = [outputs[0], *(InputUsage(use.counts) for use in outputs[1:])]
         flow = functools.reduce(InputUsage.__or__, outputs, NOTHING)
-        bodies = list(subgraphs(node))
+        graphs = list(subgraphs(node))
         inputs = [NOTHING] * len(node.input)
-        for body in bodies:
-            inside, formal = _body(node, body, view, outputs)
-            own = {value.name for value in (*body.input, *body.initializer)}
-            own.update(name for inner in body.node for name in inner.output)
+        for subgraph in graphs:
+            inside, formal = _body(node, subgraph, view, outputs)
+            own = {value.name for value in (*subgraph.input, *subgraph.initializer)}
+            own.update(name for inner in subgraph.node for name in inner.output)
             for name, use in inside.items():
                 if name not in own:
                     _add(found, name, use)
@@ -430,7 +323,7 @@ def _followed(graph: onnx.GraphProto, view: ModelSummary, wanted: Iterable[Input
                 inputs[-at] |= use
         for index, name in enumerate(node.input):
             if name:
-                passed = inputs[index] if bodies else _passed(node, view, index, flow)
+                passed = inputs[index] if graphs else _passed(node, view, index, flow)
                 _add(found, name, _own(node, view, index) | passed)
     return found
 
@@ -480,96 +373,6 @@ def position_inputs(model: onnx.ModelProto | ModelSummary) -> frozenset[str]:
         for name, use in input_usages(model).items()
         if use.counts or use.places or any(not lookup.beyond for lookup in use.lookups)
     )
-
-
-@dataclass(frozen=True, eq=False)
-class AdversarialNode:
-    """A node whose operator defines adversarial values for its graph inputs, given its constant inputs.
-
-    `inputs` are the graph inputs by operand, `constants` read-only arrays by operand.
-    """
-
-    adversarial: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]]
-    inputs: Mapping[str, str]
-    constants: Mapping[str, Array]
-
-    def changed(self, rng: np.random.Generator, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """Return adversarial inputs of the same shapes, or the inputs unchanged if the operator defines none."""
-        operands = {operand: feeds[name] for operand, name in self.inputs.items()}
-        if not all(isinstance(value, np.ndarray) for value in operands.values()):
-            return dict(feeds)
-        try:
-            wanted = self.adversarial(rng, {**self.constants, **operands})
-            made = {operand: np.asarray(wanted[operand], array.dtype) for operand, array in operands.items()}
-        except (ArithmeticError, LookupError, TypeError, ValueError):
-            return dict(feeds)
-        if any(made[operand].shape != array.shape for operand, array in operands.items()):
-            return dict(feeds)
-        return {**feeds, **{name: made[operand] for operand, name in self.inputs.items()}}
-
-
-def adversarial_nodes(view: ModelSummary) -> tuple[AdversarialNode, ...]:
-    """Return the main-graph nodes with such operators that read only graph inputs and small constants."""
-    found = []
-    for node in view.graph.node:
-        domain = default_domain(node.domain)
-        operator = operator_for(domain, node.op_type)
-        declared = schema(domain, node.op_type, view.versions.get(domain, 1))
-        if operator is None or operator.adversarial is None or declared is None:
-            continue
-        if operator.variadic or len(declared.inputs) != len(operator.operands):
-            continue  # some operands are attributes at this version
-        named = {operand: name for operand, name in zip(operator.operands, node.input, strict=False) if name}
-        fed = {operand: name for operand, name in named.items() if name in view.inputs}
-        constants = {operand: view.constants[name].copy() for operand, name in named.items() if name in view.constants}
-        if fed and len(fed) + len(constants) == len(named) and len(set(fed.values())) == len(fed):
-            for array in constants.values():
-                array.flags.writeable = False
-            found.append(AdversarialNode(operator.adversarial, fed, constants))
-    return tuple(found)
-
-
-@dataclass(frozen=True)
-class ShapeInput:
-    """A graph input that is the target shape of a Reshape, or the part of it besides known sizes.
-
-    `elements` are the axis lengths of the reshaped value, and `others` is the product of the known sizes.
-    """
-
-    input: str
-    elements: tuple[Length, ...]
-    others: int
-
-
-def shape_inputs(view: ModelSummary) -> tuple[ShapeInput, ...]:
-    """Return the main graph's inputs whose product must equal the number of elements of a value."""
-    makers = {name: node for node in view.graph.node for name in node.output}
-    found = []
-    for node in view.graph.node:
-        if not traits_of(node).reshapes or len(node.input) < 2 or (dims := view.shapes.get(node.input[0])) is None:
-            continue
-        elements = tuple(_length(view, node.input[0], axis) for axis in range(len(dims)))
-        parts = list(_parts(view, makers, node.input[1]))
-        sizes = [part for part in parts if not isinstance(part, str)]
-        named = [part for part in parts if isinstance(part, str)]
-        if len(named) == 1 and named[0] and None not in elements and all(one > 0 for one in sizes):
-            found.append(ShapeInput(named[0], elements, math.prod(sizes)))
-    return tuple(found)
-
-
-def _parts(view: ModelSummary, makers: Mapping[str, onnx.NodeProto], name: str) -> Iterator[int | str]:
-    """Yield the parts of a shape: sizes, names of graph inputs, and an empty name for other parts."""
-    known = view.constant(name)
-    origin = view.origin(name)
-    if known is not None and known.dtype.kind in "iu":
-        yield from known.reshape(-1).tolist()
-    elif origin in view.inputs:
-        yield origin
-    elif origin in makers and traits_of(makers[origin]).joins:
-        for part in makers[origin].input:
-            yield from _parts(view, makers, part)
-    else:
-        yield ""
 
 
 def divides(model: onnx.ModelProto) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from opshift.opsets.registry.traits import Interval
 from opshift.passes.analysis.scopes import Array, Shape
-from opshift.passes.proof.inputs.data_flow import Number
+from opshift.passes.proof.inputs.input_usage import Number
 
 Rng = np.random.Generator
 
@@ -77,11 +77,11 @@ def palette(dtype: np.dtype[Any], values: Iterable[Any], allowed: Allowed) -> Ar
         least = bounds[0] + (not allowed.least and bounds[0] < 0)
         held = [value for value in values if least <= value <= bounds[1]] or [0]
         return np.array(held).astype(dtype) if dtype.kind == "V" else np.array(held, dtype)
-    given = np.array([float(value) for value in values])
+    numbers = np.array([float(value) for value in values])
     with np.errstate(over="ignore"):
-        array = given.astype(dtype)
+        array = numbers.astype(dtype)
     wide = array.astype(np.float64)
-    lost = np.isnan(wide) & ~np.isnan(given)  # values that the type cannot hold
+    lost = np.isnan(wide) & ~np.isnan(numbers)  # values that the type cannot hold
     kept = array[~lost & (allowed.nan | ~np.isnan(wide)) & (allowed.infinite | ~np.isinf(wide))]
     if kept.size:
         return kept

@@ -18,20 +18,8 @@ from typing import Any
 import numpy as np
 
 from opshift.passes.analysis.scopes import Array, Shape, graph_inputs
-from opshift.passes.proof.inputs.data_flow import (
-    NOTHING,
-    AdversarialNode,
-    AxisLength,
-    DrawnLength,
-    InputUsage,
-    Length,
-    ShapeInput,
-    adversarial_nodes,
-    divides,
-    input_usages,
-    position_inputs,
-    shape_inputs,
-)
+from opshift.passes.proof.inputs.adversarial_nodes import AdversarialNode, adversarial_nodes
+from opshift.passes.proof.inputs.data_flow import divides, input_usages, position_inputs
 from opshift.passes.proof.inputs.distributions import (
     COUNTED,
     SMALL,
@@ -56,6 +44,8 @@ from opshift.passes.proof.inputs.distributions import (
     value_distributions,
 )
 from opshift.passes.proof.inputs.input_specs import Spec, UntestableError, Value, guesses, np_dtype, specs
+from opshift.passes.proof.inputs.input_usage import NOTHING, AxisLength, DrawnLength, InputUsage, Length
+from opshift.passes.proof.inputs.shape_inputs import ShapeInput, shape_inputs
 from opshift.passes.proof.inputs.shape_search import Shapes, beyond, fits, long_sizes, sizes, with_shapes
 from opshift.passes.proof.inputs.value_classes import counted, summed
 from opshift.passes.proof.wider_types import is_float

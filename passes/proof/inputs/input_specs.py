@@ -162,5 +162,5 @@ def _type_variables(model: onnx.ModelProto, node: onnx.NodeProto) -> tuple[dict[
 
 def _elements(types: Iterable[str]) -> tuple[int, ...]:
     """Return the element types of a schema's types, usual ones first."""
-    elements = {_ELEMENT_TYPES[kind] for kind in types if kind in _ELEMENT_TYPES}
+    elements = {_ELEMENT_TYPES[name] for name in types if name in _ELEMENT_TYPES}
     return tuple(element for element in _GUESSED if element in elements)

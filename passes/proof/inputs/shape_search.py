@@ -126,15 +126,15 @@ def sizes(found: Sequence[Spec], *, whole: bool, hints: SymbolHints | None = Non
     Inputs of unknown rank share their dims counted from the right, so that they broadcast. `whole` adds usual sizes of
     images and sequences. Shapes that satisfy the hints alternate with others, because a dim of 1 broadcasts.
     """
-    given: set[tuple[Shape, ...]] = set()
+    yielded: set[tuple[Shape, ...]] = set()
     for ranked in _ranks(found):
         names = symbols(ranked)
         kinds = [grouped(names, hints), *([grouped(names, None)] if hints else [])]
         rows = itertools.zip_longest(*(map(groups.sizes, _patterns(len(groups.free), whole=whole)) for groups in kinds))
         for size in (size for row in rows for size in row if size is not None):
             shapes = _bound(ranked, size)
-            if (key := tuple(shapes.values())) not in given:
-                given.add(key)
+            if (key := tuple(shapes.values())) not in yielded:
+                yielded.add(key)
                 yield shapes
 
 

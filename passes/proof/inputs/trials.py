@@ -21,9 +21,9 @@ Values = Callable[[Shapes, int | str], Feeds]
 """Returns the inputs of a turn, see `Draft.feeds`, or with 'spike' or 'trough' with one such value in each row."""
 
 
-def overridden(values: Values, given: Feeds) -> Values:
+def overridden(values: Values, fixed: Feeds) -> Values:
     """Return a function that generates inputs with some of them fixed."""
-    return lambda shapes, turn: {**values(shapes, turn), **given}
+    return lambda shapes, turn: {**values(shapes, turn), **fixed}
 
 
 @dataclass(frozen=True)

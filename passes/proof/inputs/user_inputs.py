@@ -61,20 +61,20 @@ def read(path: str | os.PathLike[str], specs: Sequence[Spec]) -> tuple[UserInput
 
 
 def of(
-    source: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]], specs: Sequence[Spec]
+    inputs: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]], specs: Sequence[Spec]
 ) -> tuple[UserInputs, ...]:
     """Return the inputs in a file or directory, see `read`, or in one or several mappings by name.
 
     Raises:
         UsageError: they do not fit the model.
     """
-    if isinstance(source, list | tuple):
-        return tuple(found for one in source for found in of(one, specs))
-    if not isinstance(source, Mapping):
-        return read(cast(str, source), specs)
+    if isinstance(inputs, list | tuple):
+        return tuple(found for one in inputs for found in of(one, specs))
+    if not isinstance(inputs, Mapping):
+        return read(cast(str, inputs), specs)
     known = {spec.name: spec for spec in specs}
-    given: dict[str, Value] = {}
-    for name, value in source.items():
+    found: dict[str, Value] = {}
+    for name, value in inputs.items():
         if name not in known:
             raise UsageError(
                 f"A value is given for {name}, and the model has no such input: it has {', '.join(known)}."
@@ -84,25 +84,25 @@ def of(
             raise UsageError(f"The value given for {name} is None, and the input is not an optional.")
         try:
             if value is None or spec.kind.endswith("sequence"):
-                given[name] = (
+                found[name] = (
                     None
                     if value is None
                     else [_of_type(np.asarray(item), replace(spec, kind="tensor")) for item in value]
                 )
             else:
-                given[name] = _of_type(np.asarray(value), spec)
+                found[name] = _of_type(np.asarray(value), spec)
         except (_WrongError, TypeError, ValueError) as error:  # numpy makes no array of ragged lists
             raise UsageError(f"The value given for {name} does not fit the model: {error}.") from error
-    return (_fitted(Path("the caller"), specs, given),)
+    return (_fitted(Path("the caller"), specs, found),)
 
 
-def in_types(given: UserInputs, types: Mapping[str, int]) -> UserInputs:
+def in_types(found: UserInputs, types: Mapping[str, int]) -> UserInputs:
     """Return inputs in other element types of tensors.
 
     Raises:
         UsageError: a number is beyond the range of its new type.
     """
-    return {name: _converted(name, value, types[name]) if name in types else value for name, value in given.items()}
+    return {name: _converted(name, value, types[name]) if name in types else value for name, value in found.items()}
 
 
 def _converted(name: str, value: Value, element_type: int) -> Value:
@@ -117,22 +117,22 @@ def _converted(name: str, value: Value, element_type: int) -> Value:
     return found
 
 
-def shapes(given: UserInputs) -> dict[str, Shape]:
+def shapes(found: UserInputs) -> dict[str, Shape]:
     """Return the shapes of tensors in user inputs, for `shapes.with_shapes`."""
-    return {name: value.shape for name, value in given.items() if isinstance(value, np.ndarray)}
+    return {name: value.shape for name, value in found.items() if isinstance(value, np.ndarray)}
 
 
-def _fitted(place: Path, specs: Sequence[Spec], given: dict[str, Value]) -> UserInputs:
+def _fitted(place: Path, specs: Sequence[Spec], found: dict[str, Value]) -> UserInputs:
     """Return the user inputs if their shapes fit.
 
     Raises:
         UsageError: they do not.
     """
     try:
-        with_shapes(specs, shapes(given))
+        with_shapes(specs, shapes(found))
     except ValueError as error:
         raise UsageError(f"The values in {place} do not fit the model: {error}.") from error
-    return given
+    return found
 
 
 # --- .npz -----------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def _fitted(place: Path, specs: Sequence[Spec], given: dict[str, Value]) -> User
 
 def _npz(place: Path, specs: Sequence[Spec]) -> UserInputs:
     known = {spec.name: spec for spec in specs}
-    given: dict[str, Value] = {}
+    found: dict[str, Value] = {}
     try:
         with zipfile.ZipFile(place) as archive:
             for info in archive.infolist():
@@ -151,14 +151,14 @@ def _npz(place: Path, specs: Sequence[Spec]) -> UserInputs:
                         f"{place} holds an array for {name}, and the model has no such input: it has {has}."
                     )
                 try:
-                    given[name] = _of_type(_array(archive, info), known[name])
+                    found[name] = _of_type(_array(archive, info), known[name])
                 except _WrongError as wrong:
                     raise UsageError(f"The array for {name} in {place} {wrong}.") from wrong
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise UsageError(
             f"{place} is not a readable .npz file ({_line(error)}): write it with numpy.savez(path, name=array)."
         ) from error
-    return _fitted(place, specs, given)
+    return _fitted(place, specs, found)
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
@@ -217,7 +217,7 @@ def _named(dtype: np.dtype[Any]) -> str:
 
 
 def _directory(place: Path, specs: Sequence[Spec]) -> UserInputs:
-    given: dict[str, Value] = {}
+    found: dict[str, Value] = {}
     for file in sorted(place.glob("input_*.pb")):
         number = file.stem.removeprefix("input_")
         if not number.isdecimal() or int(number) >= len(specs):
@@ -231,12 +231,12 @@ def _directory(place: Path, specs: Sequence[Spec]) -> UserInputs:
         try:
             if (size := file.stat().st_size) > _LARGEST_PROTO:
                 raise _WrongError(f"has {size} bytes; no protobuf has more than {_LARGEST_PROTO}")
-            given[spec.name] = _parsed(file.read_bytes(), spec)
+            found[spec.name] = _parsed(file.read_bytes(), spec)
         except OSError as error:
             raise UsageError(f"{file} cannot be read: {_line(error)}.") from error
         except _WrongError as wrong:
             raise UsageError(f"{file}, which is for the input {spec.name}, {wrong}.") from wrong
-    return _fitted(place, specs, given)
+    return _fitted(place, specs, found)
 
 
 def _parsed(data: bytes, spec: Spec) -> Value:
@@ -344,37 +344,37 @@ def taken(path: Path) -> str:
     return f"{shown_path(path)} exists already, and nothing is overwritten. Name another directory."
 
 
-def _proto(value: Any, name: str, kind: onnx.TypeProto) -> Any:
+def _proto(value: Any, name: str, value_type: onnx.TypeProto) -> Any:
     """Return a value as the protobuf message for its type in test data."""
-    which = kind.WhichOneof("value")
+    which = value_type.WhichOneof("value")
     if which == "optional_type" or value is None:
-        return _optional(value, name, kind.optional_type.elem_type)
+        return _optional(value, name, value_type.optional_type.elem_type)
     if isinstance(value, list | tuple):
-        return _sequence(value, name, kind.sequence_type.elem_type)
+        return _sequence(value, name, value_type.sequence_type.elem_type)
     if isinstance(value, Mapping):
-        return _map(value, name, kind.map_type)
+        return _map(value, name, value_type.map_type)
     array = np.asarray(value)
     if array.dtype.kind in "US":
         array = array.astype(object)
-    declared = kind.tensor_type.elem_type or (TensorProto.STRING if array.dtype == np.object_ else 0)
+    declared = value_type.tensor_type.elem_type or (TensorProto.STRING if array.dtype == np.object_ else 0)
     return tensor_of(array, declared or onnx.helper.np_dtype_to_tensor_dtype(array.dtype), name)
 
 
-def _optional(value: Any, name: str, kind: onnx.TypeProto) -> OptionalProto:
+def _optional(value: Any, name: str, value_type: onnx.TypeProto) -> OptionalProto:
     found = OptionalProto(name=name, elem_type=OptionalProto.UNDEFINED)
     if isinstance(value, list | tuple):
         found.elem_type = OptionalProto.SEQUENCE
-        found.sequence_value.CopyFrom(_proto(value, name, kind))
+        found.sequence_value.CopyFrom(_proto(value, name, value_type))
     elif value is not None:
         found.elem_type = OptionalProto.TENSOR
-        found.tensor_value.CopyFrom(_proto(value, name, kind))
+        found.tensor_value.CopyFrom(_proto(value, name, value_type))
     return found
 
 
-def _sequence(values: Sequence[Any], name: str, kind: onnx.TypeProto) -> SequenceProto:
+def _sequence(values: Sequence[Any], name: str, value_type: onnx.TypeProto) -> SequenceProto:
     found = SequenceProto(name=name, elem_type=SequenceProto.TENSOR)
     for value in values:
-        proto = _proto(value, "", kind)
+        proto = _proto(value, "", value_type)
         for field, element in _ELEMENTS.items():
             if isinstance(proto, element):
                 found.elem_type = SequenceProto.DataType.Value(field.removesuffix("_values").upper())
@@ -382,15 +382,15 @@ def _sequence(values: Sequence[Any], name: str, kind: onnx.TypeProto) -> Sequenc
     return found
 
 
-def _map(values: Mapping[Any, Any], name: str, kind: onnx.TypeProto.Map) -> onnx.MapProto:
+def _map(values: Mapping[Any, Any], name: str, value_type: onnx.TypeProto.Map) -> onnx.MapProto:
     found = onnx.MapProto(name=name)
     if all(isinstance(key, str) for key in values):
         found.key_type = TensorProto.STRING
         found.string_keys.extend(key.encode("utf-8", "surrogateescape") for key in values)
     else:
-        found.key_type = kind.key_type or TensorProto.INT64
+        found.key_type = value_type.key_type or TensorProto.INT64
         found.keys.extend(int(key) for key in values)
-    found.values.CopyFrom(_sequence(list(values.values()), "", kind.value_type))
+    found.values.CopyFrom(_sequence(list(values.values()), "", value_type.value_type))
     return found
 
 

@@ -40,7 +40,7 @@ class UsualInputs:
 
 
 def usual_inputs(
-    source: Runnable, given: Any, seed: int, limits: Limits, *, fixed: Runnable | None = None
+    runnable: Runnable, inputs: Any, seed: int, limits: Limits, *, fixed: Runnable | None = None
 ) -> UsualInputs:
     """Return the user inputs, completed by typical ones, or only typical ones.
 
@@ -51,30 +51,34 @@ def usual_inputs(
         UntestableError: the model has inputs that cannot be drawn.
         RejectedError: onnxruntime does not load the model.
     """
-    specs = generator.specs(source.proto.graph)
+    specs = generator.specs(runnable.proto.graph)
     if fixed is not None:
         specs, _ = as_fixed(specs, generator.specs(fixed.proto.graph))
-    sets = () if given is None else user_inputs.of(given, specs)
-    session = Session(source, optimised=False, limits=limits)
+    sets = () if inputs is None else user_inputs.of(inputs, specs)
+    session = Session(runnable, optimised=False, limits=limits)
     rng = np.random.default_rng(seed)
     described = f"{len(sets)} given" if sets else f"normally distributed and zeros, seed {seed}"
     found: list[Feeds] = []
     rejection = ""
     for values in sets or ({},):
-        feeds, rejection = _accepted(source, session, specs, values, rng)
+        feeds, rejection = _accepted(runnable, session, specs, values, rng)
         found += feeds
     return UsualInputs(tuple(found), described, "" if found else rejection)
 
 
 def _accepted(
-    source: Runnable, session: Session, specs: tuple[generator.Spec, ...], fixed: Mapping[str, Any], rng: generator.Rng
+    runnable: Runnable,
+    session: Session,
+    specs: tuple[generator.Spec, ...],
+    fixed: Mapping[str, Any],
+    rng: generator.Rng,
 ) -> tuple[list[Feeds], str]:
     """Return accepted inputs, and the reason of the last rejection."""
     if len(fixed) == len(specs):
         result = session.run_all([fixed])[0]
         return ([], str(result)) if isinstance(result, RejectedError) else ([fixed], "")
     shapes = user_inputs.shapes(fixed)
-    known = summary(source.proto)
+    known = summary(runnable.proto)
     draft = Draft(
         generator.with_shapes(specs, shapes),
         generator.position_inputs(known),

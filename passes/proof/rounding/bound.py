@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opshift.passes.proof.coverage import unequal
+from opshift.passes.proof.rounding.values import is_float_array
 from opshift.passes.proof.wider_types import is_float, wider
 from opshift.passes.runtime.ort_models import Array
 
@@ -128,20 +129,23 @@ Enough = Callable[[Sequence[Bound]], bool]
 """Returns whether two models differ by no more than these bounds of their outputs."""
 
 
-def bound_of_steps(plain: Any, runs: Sequence[Any], factor: int = 1) -> Bound:
+def bound_of_steps(plain: Any, runs: Sequence[Any], factor: int = 1, source: Any = None) -> Bound:
     """Return the accepted steps of integers that were converted from floats: none far from a tie.
 
     Quantized values differ by one step or not at all; for values that were only cast, `factor` times the distance is
-    accepted.
+    accepted. Where 8 units of the `source` that was cast are 1 or more, its rounding goes both ways.
     """
     if any(not isinstance(run, np.ndarray) or run.shape != plain.shape for run in runs):
         return bound_of_runs(plain, runs)
-    apart, given = np.zeros(plain.shape), plain.astype(np.float64)
+    apart, values = np.zeros(plain.shape), plain.astype(np.float64)
     with np.errstate(invalid="ignore"):
         for run in runs:
-            apart = np.fmax(apart, np.abs(run.astype(np.float64) - given))
-    ends = _ends(given, [run.astype(np.float64) for run in runs])
-    return Bound(factor * float(apart.max(initial=0)), graded=factor * apart, ends=ends)
+            apart = np.fmax(apart, np.abs(run.astype(np.float64) - values))
+    lowest, highest = _ends(values, [run.astype(np.float64) for run in runs])
+    if is_float_array(source):
+        coarse = FACTOR * _eps(source) * np.abs(values) >= 1
+        lowest, highest = np.where(coarse, -np.inf, lowest), np.where(coarse, np.inf, highest)
+    return Bound(factor * float(apart.max(initial=0)), graded=factor * apart, ends=(lowest, highest))
 
 
 def bound_of_runs(plain: Any, runs: Sequence[Any], *, feeds_back: bool = False) -> Bound:

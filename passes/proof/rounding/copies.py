@@ -36,6 +36,6 @@ def inputs_apart(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _reads_twice(node: onnx.NodeProto) -> bool:
-    given = [name for name in node.input if name]
+    read = [name for name in node.input if name]
     needs = Trait.QUANTIZES in float_traits(node) or traits_of(node).adds_first is not None
-    return needs and len(set(given)) < len(given)
+    return needs and len(set(read)) < len(read)

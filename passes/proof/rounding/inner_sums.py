@@ -17,7 +17,7 @@ from opshift.passes.proof.rounding.wide_nodes import WideNode
 
 
 def moved_by_inner_sum(
-    wide: WideNode, inner: InnerSum, given: Mapping[str, Any], result: Any, dtype: type[np.floating[Any]], sign: int
+    wide: WideNode, inner: InnerSum, inputs: Mapping[str, Any], result: Any, dtype: type[np.floating[Any]], sign: int
 ) -> Any:
     """Return the result of a node with an inner sum, moved by the effect of rounding in its sums.
 
@@ -30,7 +30,7 @@ def moved_by_inner_sum(
     times roots of unity, moves by the rounding of these roots.
     """
     node = wide.node
-    x = inner.data([given[name] if name else None for name in node.input])
+    x = inner.data([inputs[name] if name else None for name in node.input])
     if not isinstance(x, np.ndarray) or not isinstance(result, np.ndarray) or not x.size or not result.size:
         return result
     unit = float(np.finfo(dtype).eps)
@@ -49,7 +49,7 @@ def moved_by_inner_sum(
     if inner.use in (SumUse.TRANSFORM, SumUse.INVERSE):
         return _transformed(wide, inner, x, result, sign * unit)
     if inner.use is SumUse.ATTENTION:
-        keys = given.get(node.input[inner.scale])
+        keys = inputs.get(node.input[inner.scale])
         return np.asarray(result + sign * _moved_attention(x, x if keys is None else keys, result, unit), result.dtype)
     given_shape = result.shape
     if inner.by_group and x.ndim > 1 and result.shape == x.shape:
@@ -66,8 +66,8 @@ def moved_by_inner_sum(
             moved = result * (1 + sign * part)
         else:
             centered = inner.use is SumUse.CENTERED
-            shift = _off_center(node, inner, given, x, axes, part) if centered else np.zeros(())
-            bias = _parameter(node, inner, given, inner.bias, len(axes)) if centered else np.zeros(())
+            shift = _off_center(node, inner, inputs, x, axes, part) if centered else np.zeros(())
+            bias = _parameter(node, inner, inputs, inner.bias, len(axes)) if centered else np.zeros(())
             part = part + _cancelling(node, inner, x, axes, part) if squares else part
             moved = result + sign * shift + sign * (result - bias) * part / 2
         other = _other_root(result, x, axes) if squares else np.nan if inner.bare else result
@@ -78,7 +78,7 @@ def moved_by_inner_sum(
 def moved_statistics(
     wide: WideNode,
     inner: InnerSum,
-    given: Mapping[str, Any],
+    inputs: Mapping[str, Any],
     results: Mapping[str, Any],
     dtype: type[np.floating[Any]],
     sign: int,
@@ -89,7 +89,7 @@ def moved_statistics(
     """
     node = wide.node
     places = [place for place in inner.statistics if place < len(node.output) and node.output[place]]
-    x = inner.data([given[name] if name else None for name in node.input])
+    x = inner.data([inputs[name] if name else None for name in node.input])
     if not places or not isinstance(x, np.ndarray) or not x.size or not x.ndim:
         return results
     axes = tuple(inner.axes(attributes_of(node), x.ndim, wide.opsets[""]))
@@ -159,7 +159,7 @@ def epsilon_of(node: onnx.NodeProto) -> float:
 def _off_center(
     node: onnx.NodeProto,
     inner: InnerSum,
-    given: Mapping[str, Any],
+    inputs: Mapping[str, Any],
     x: npt.NDArray[Any],
     axes: tuple[int, ...],
     part: npt.NDArray[Any],
@@ -170,7 +170,7 @@ def _off_center(
     shift = part / 2 * np.abs(x).mean(axes, keepdims=True) / spread
     if inner.bare:
         shift = np.where(shift < 0.5, shift, np.nan)
-    return np.asarray(shift * _parameter(node, inner, given, inner.scale, len(axes), default=1.0))
+    return np.asarray(shift * _parameter(node, inner, inputs, inner.scale, len(axes), default=1.0))
 
 
 def _subtracts_squares(inner: InnerSum, dtype: type[np.floating[Any]]) -> bool:
@@ -194,12 +194,12 @@ def _cancelling(
 
 
 def _parameter(
-    node: onnx.NodeProto, inner: InnerSum, given: Mapping[str, Any], place: int, axes: int, default: float = 0.0
+    node: onnx.NodeProto, inner: InnerSum, inputs: Mapping[str, Any], place: int, axes: int, default: float = 0.0
 ) -> npt.NDArray[Any]:
     """Return the scale or the bias of a normalization in a shape that broadcasts."""
     if len(node.input) <= place or not node.input[place]:
         return np.asarray(default)
-    value = np.asarray(given[node.input[place]])
+    value = np.asarray(inputs[node.input[place]])
     if inner.by_group:
         return value.reshape(attributes_of(node).get("num_groups", 1), -1, *(1,) * (axes - 1))
     return value.reshape(-1, *(1,) * axes) if inner.by_channel else value

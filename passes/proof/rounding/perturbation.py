@@ -90,8 +90,8 @@ class Perturbation:
     def read(self, node: WideNode, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the perturbed inputs of a node."""
         if adds_first := traits_of(node.node).adds_first:
-            given = adds_first([values.get(name) for name in node.node.input])
-            values = {name: value for name, value in zip(node.node.input, given, strict=True) if name}
+            added = adds_first([values.get(name) for name in node.node.input])
+            values = {name: value for name, value in zip(node.node.input, added, strict=True) if name}
         # A difference of squares loses half the digits.
         power = 0.5 if Trait.NORMALIZES in float_traits(node.node) else 1.0
         quantizes = Trait.QUANTIZES in node.traits
@@ -141,9 +141,11 @@ class Perturbation:
         """
         return self._mixes and node.quantizes(self.plain)
 
-    def opposite(self, given: Mapping[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
+    def opposite(self, inputs: Mapping[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs of a node, given and as `read` moved them, moved in the other direction."""
-        return {name: np.asarray(2 * value - moved[name]) if is_wide(value) else value for name, value in given.items()}
+        return {
+            name: np.asarray(2 * value - moved[name]) if is_wide(value) else value for name, value in inputs.items()
+        }
 
     def with_ties(self, results: Mapping[str, Any], others: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the results of a node, of which each integer is that of one of two runs.
@@ -306,15 +308,15 @@ def _decides(node: WideNode, plain: Mapping[str, Any]) -> bool:
     return jumps or traits_of(node.node).compares or not any(is_float_array(plain[name]) for name in node.made)
 
 
-def _but_stuck(moved: Array, given: Any, first: Any, plain: Any) -> Array:
+def _but_stuck(moved: Array, inputs: Any, first: Any, plain: Any) -> Array:
     """Return perturbed floats, except those that do not move when their inputs move, which stay unchanged.
 
     A function that saturates, such as Clip or Sigmoid, returns the same there in every kernel.
     """
     if not isinstance(first, np.ndarray) or first.shape != moved.shape:
         return moved
-    stuck = (given == first) & (first == wider(plain))
-    return np.asarray(np.where(stuck, given, moved), moved.dtype)
+    stuck = (inputs == first) & (first == wider(plain))
+    return np.asarray(np.where(stuck, inputs, moved), moved.dtype)
 
 
 def _units(node: WideNode, plain: Mapping[str, Any]) -> float:
@@ -401,9 +403,9 @@ def _cancelled(node: WideNode, value: Any, plain: Mapping[str, Any]) -> float:
         return 0.0
     lost = [traits_of(inner).near_one for inner in nodes]
     most, divided = max((one.factor for one in lost), default=1.0), any(one.divided for one in lost)
-    given = (abs(one.f) for inner in nodes for one in inner.attribute if one.name in ("alpha", "gamma"))
+    parameters = (abs(one.f) for inner in nodes for one in inner.attribute if one.name in ("alpha", "gamma"))
     by = sum(_largest(plain.get(name)) for name in node.node.input) if any(one.multiplied for one in lost) else 1.0
-    return by * most * float(np.prod([1 / max(one, 1.0) if divided else one for one in given]))
+    return by * most * float(np.prod([1 / max(one, 1.0) if divided else one for one in parameters]))
 
 
 def _largest(value: Any) -> float:

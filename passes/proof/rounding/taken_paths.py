@@ -67,7 +67,7 @@ class Paths:
         else:
             scan = self._scan(node, values)
             length = scan.length if scan else _STAYS
-        nodes = sum(1 for body in subgraphs(node) for _ in nested_nodes(body))
+        nodes = sum(1 for inner_graph in subgraphs(node) for _ in nested_nodes(inner_graph))
         return length if 0 < length * nodes <= _MOST else _STAYS
 
     def _count(self, node: onnx.NodeProto, values: Mapping[str, Any]) -> int:
@@ -85,9 +85,9 @@ class Paths:
         count = next(one.i for one in node.attribute if one.name == "num_scan_inputs")
         states = len(node.input) - count
         unused = len(next(subgraphs(node)).output) - len(node.output)
-        given = [_facts(values.get(name), 0) for name in node.input]
+        inputs = [_facts(values.get(name), 0) for name in node.input]
         made = [_facts(values.get(name), int(place >= states)) for place, name in enumerate(node.output)]
-        return scan_iterations(node, given, [*made, *[None] * unused])
+        return scan_iterations(node, inputs, [*made, *[None] * unused])
 
     def model(self, taken: Path, values: Mapping[str, Any]) -> onnx.ModelProto:
         """Return a copy with the executed nodes in place of the control flow; `values` are those of the main graph."""
@@ -103,9 +103,9 @@ class Paths:
             spliced = self._spliced(node, one, values, names)
             found.graph.node.extend(spliced.nodes)
             found.graph.initializer.extend(spliced.initializers)
-            for source, name in zip(spliced.outputs, node.output, strict=False):
+            for value, name in zip(spliced.outputs, node.output, strict=False):
                 if name:
-                    found.graph.node.append(named_node(name, IDENTITY, [source], name))
+                    found.graph.node.append(named_node(name, IDENTITY, [value], name))
         return found
 
     def _spliced(self, node: onnx.NodeProto, taken: int, values: Mapping[str, Any], names: Names) -> Spliced:

@@ -13,8 +13,8 @@ def trained_apart(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     graph = onnx.GraphProto()
     for node in model.graph.node:
-        given = {one.name: one for one in node.attribute}
-        if node.op_type != "BatchNormalization" or node.domain or not given.get("training_mode", _NO).i:
+        attributes = {one.name: one for one in node.attribute}
+        if node.op_type != "BatchNormalization" or node.domain or not attributes.get("training_mode", _NO).i:
             graph.node.append(node)
             continue
         statistics, normalized, rest = (onnx.NodeProto.FromString(node.SerializeToString()) for _ in range(3))

@@ -22,12 +22,12 @@ from opshift.passes.proof.wider_types import in_double, widened
 
 def computing(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     """Yield the node, or the nodes in its subgraphs if it has any."""
-    inside = [inner for body in subgraphs(node) for inner in nested_nodes(body)]
+    inside = [inner for subgraph in subgraphs(node) for inner in nested_nodes(subgraph)]
     yield from (inner for inner in inside or (node,) if not any(subgraphs(inner)))
 
 
 def _data(node: onnx.NodeProto, opsets: Mapping[str, int]) -> frozenset[str]:
-    inside = [_data_of_body(body, opsets) for body in subgraphs(node)]
+    inside = [_data_of_body(subgraph, opsets) for subgraph in subgraphs(node)]
     if inside:
         return frozenset(node.input).union(*inside)
     if Trait.QUANTIZES in float_traits(node):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from opshift.opsets.families.merged_axes import elementwise
+from opshift.opsets.families.merged_axes import is_elementwise
 from opshift.opsets.registry.inner_rounding import InnerRounding
 from opshift.opsets.registry.node_traits import float_traits, is_exact, is_firm, traits_of
 from opshift.opsets.registry.traits import Trait
@@ -42,18 +42,18 @@ from opshift.passes.runtime.ort_models import ExcludedError, Feeds, RejectedErro
 class WideModel:
     """A model and its nodes in wide types."""
 
-    def __init__(self, source: Runnable, limits: Limits) -> None:
+    def __init__(self, runnable: Runnable, limits: Limits) -> None:
         """Keep the model; nothing is run yet."""
-        source = replace(source, proto=inputs_apart(trained_apart(inlined(source.proto))), path=None)
-        self.plain = Interpreter(source, limits)
-        self._wide = Interpreter(source, limits)
+        runnable = replace(runnable, proto=inputs_apart(trained_apart(inlined(runnable.proto))), path=None)
+        self.plain = Interpreter(runnable, limits)
+        self._wide = Interpreter(runnable, limits)
         graph = self.plain.model.graph
         opsets = versions(self.plain.model)
         self.nodes = tuple(WideNode.of(node, opsets) for node in graph.node)
         self.outputs = tuple(value.name for value in graph.output)
         self.quantized = _moved_from(self.nodes, Trait.QUANTIZES)
         self.converted = _moved_from(self.nodes, Trait.CONVERTS)
-        self.stepped = _moved_from(self.nodes, Trait.STEPS) | self.converted
+        self.stepped = _moved_from(self.nodes, Trait.STEPS).keys() | self.converted.keys()
         self.fed_back = _behind_feedback(self.nodes)
         self._narrow_only: set[int] = set()
 
@@ -75,9 +75,9 @@ class WideModel:
             if perturbation and all(perturbation.first.exact[name] for name in node.made):
                 _copy(run, perturbation.first, node.made)
                 continue
-            given = read = {name: values[name] for name in node.read}
+            unmoved = read = {name: values[name] for name in node.read}
             if perturbation:
-                read = perturbation.read(node, given)
+                read = perturbation.read(node, unmoved)
             chosen = perturbation is not None and perturbation.narrow and node.rounds_on_the_way
             inside = perturbation.inside(node) if perturbation and _feeds_back(node) else None
             results, narrow = self._node(node, read, plain, narrow=chosen, inside=inside)
@@ -87,7 +87,7 @@ class WideModel:
             if perturbation:
                 results = perturbation.made(node, read, results, narrow=narrow and not chosen)
                 if perturbation.decides_ties(node):
-                    other, _ = self._node(node, perturbation.opposite(given, read), plain, narrow=chosen)
+                    other, _ = self._node(node, perturbation.opposite(unmoved, read), plain, narrow=chosen)
                     results = perturbation.with_ties(results, other)
             results = {name: as_integers(value, plain[name]) for name, value in results.items()}
             if not perturbation and node.quantizes(plain):
@@ -169,13 +169,15 @@ class WideModel:
         return {name: wider(value) for name, value in results.items()}, floats
 
 
-def _moved_from(nodes: Sequence[WideNode], trait: Trait) -> frozenset[str]:
-    """Return the outputs of nodes with a trait, and the values moved from there."""
-    found: set[str] = set()
+def _moved_from(nodes: Sequence[WideNode], trait: Trait) -> dict[str, str]:
+    """Return the outputs of nodes with a trait, and the values moved from there, with the first input of that node."""
+    found: dict[str, str] = {}
     for node in nodes:
-        if trait in node.traits or (node.selects and not found.isdisjoint(node.node.input[:1])):
-            found.update(node.made)
-    return frozenset(found)
+        if trait in node.traits:
+            found.update(dict.fromkeys(node.made, next(iter(node.read), "")))
+        elif node.selects and node.node.input[0] in found:
+            found.update(dict.fromkeys(node.made, found[node.node.input[0]]))
+    return found
 
 
 def _feeds_back(node: WideNode) -> bool:
@@ -261,7 +263,7 @@ def _firm(
     exact = all(map(is_exact, node.computing)) or not any(is_float_array(plain[name]) for name in node.made)
     read = [run.exact.get(name, False) or (exact and run.firm.get(name, False)) for name in node.read]
     overflown = _overflown(run, node, results, plain, narrow=narrow)
-    if traits_of(node.node).merges is elementwise:
+    if is_elementwise(traits_of(node.node)):
         return {name: _spread([*read, ~overflown[name]], plain[name]) for name in node.made}
     firm = bool(np.all([np.all(mask) for mask in read])) and not any(mask.any() for mask in overflown.values())
     return dict.fromkeys(node.made, firm)
