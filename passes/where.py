@@ -295,7 +295,8 @@ class _SharedModel:
     def _first_possible(self, opsets: Iterable[int], first: Planner) -> int | None:
         doubtful: frozenset[int] = frozenset()
         for opset in opsets:
-            planner = Planner(first.model, Goal(Legality(opset)), alike=first, hinting=False, focus=Focus(doubtful))
+            goal = Goal(Legality(opset), any_form=True)
+            planner = Planner(first.model, goal, alike=first, hinting=False, focus=Focus(doubtful))
             try:
                 if planner.run().plan.possible:
                     return opset

@@ -22,9 +22,13 @@ from opshift.opsets.runtimes.limits import Limit
 from opshift.opsets.runtimes.profiles import load_target
 from opshift.opsets.runtimes.target import Legality, Target
 from opshift.passes.analysis.inference import infer
-from opshift.passes.rewrite import lowering_search, native, specialiser
+from opshift.passes.base import cache
+from opshift.passes.rewrite import lowering_search, native
 from opshift.passes.rewrite.fragment import Constant, Failure, Fragment, Input, Output
 from opshift.passes.rewrite.lowering_search import Deriver
+
+ANOTHER = ((("", "Another"), True),)
+"""The stack below a node of another operator."""
 
 MATRIX = Facts(TensorProto.FLOAT, ("n", 3))
 KNOWN = Facts(TensorProto.FLOAT, (2, 3))
@@ -267,7 +271,7 @@ def test_what_is_forgotten_is_found_again(monkeypatch: pytest.MonkeyPatch) -> No
     wholes = [lifted("Hardmax", Facts(TensorProto.FLOAT, (2, 3, dim)), axes=(1,)) for dim in (4, 5, 4)]
     deriver = Deriver(Legality(9))
     known = [deriver.derive(whole) for whole in wholes]
-    for module in (lowering_search, specialiser):
+    for module in (lowering_search, cache):
         monkeypatch.setattr(module, "REMEMBERED", 1)
     assert [Deriver(Legality(9)).derive(whole) for whole in wholes] == known
     forgetful = Deriver(Legality(9))
@@ -327,7 +331,7 @@ def test_a_way_is_followed_no_further_than_another_costs(monkeypatch: pytest.Mon
     ]
     assert asked == ["Mul", "Sqrt"]  # each node of the other way costs one at least
     asked.clear()
-    assert Deriver(legality).derive(whole, ("another",)) == found
+    assert Deriver(legality).derive(whole, ANOTHER) == found
     assert asked == ["Mul", "Sqrt"]
 
 
@@ -346,7 +350,7 @@ def test_nodes_within_a_way_are_followed_no_further_than_what_is_left(monkeypatc
     found = deriver.derive(whole)
     assert written(found) == ["Mul", "Sqrt"]
     assert asked == ["Mul", "Sqrt"]  # all that is left for Relu is one node, and each of its ways has two
-    relu = written(deriver.derive(lifted("Relu", KNOWN), ("another",)))
+    relu = written(deriver.derive(lifted("Relu", KNOWN), ANOTHER))
     assert relu == written(derived(lifted("Relu", KNOWN), 13, "Abs", "Relu", "Max"))  # what was cut is not remembered
 
 
@@ -374,10 +378,10 @@ def test_rivals_of_a_kernel_are_followed_no_further_than_it_costs(monkeypatch: p
     plain = operator_for("", "Hardmax")
     assert plain is not None
     whole = lifted("Hardmax", KNOWN, operator=dataclasses.replace(plain, lowerings=(short, long)), axes=(1,))
-    assert written(Deriver(Legality(13)).derive(whole, ("another",))) == ["Hardmax"]
+    assert written(Deriver(Legality(13)).derive(whole, ANOTHER)) == ["Hardmax"]
     assert asked == ["Hardmax"]
     asked.clear()
-    assert written(Deriver(Legality(13), optimize=True).derive(whole, ("another",))) == ["Hardmax"]
+    assert written(Deriver(Legality(13), optimize=True).derive(whole, ANOTHER)) == ["Hardmax"]
     assert asked == ["Hardmax", "Mul", "Mul"]
 
 

@@ -156,6 +156,18 @@ class Facts:
     computed: bool = False
     container: str = ""
 
+    def __hash__(self) -> int:
+        """Hash by contents, once: facts are part of the keys of many caches."""
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            found = hash((self.dtype, self.shape, self.value, self.unread, self.computed, self.container))
+            self.__dict__["_hash"] = found
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone: in another process, strings have other hashes."""
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
+
     @property
     def type(self) -> str:
         """The ONNX type without dimensions, in the spelling of schemas; empty if unknown."""

@@ -13,7 +13,7 @@ import importlib
 import importlib.metadata
 import keyword
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 
 from opshift.opsets.registry.dialect import MICROSOFT, STRAY
-from opshift.opsets.registry.facts import Dim, Facts, Tensor, constant
+from opshift.opsets.registry.facts import Dim, Facts, Tensor, constant, exact
 from opshift.opsets.registry.lowering import Body, BodyNode, Lowering, Reason
 from opshift.opsets.registry.schema import Schema, default_domain, misfit, schema_at, schema_read_at
 from opshift.opsets.registry.traits import Traits
@@ -167,6 +167,17 @@ class Operator:
         return next((version for version in known if version.since == since), None)
 
 
+class LiftedKey(tuple[Any, ...]):
+    """A key that is hashed once."""
+
+    def __hash__(self) -> int:
+        """Hash by contents."""
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            found = self.__dict__["_hash"] = tuple.__hash__(self)
+        return found
+
+
 @dataclass(frozen=True)
 class Lifted:
     """A node's meaning, the facts about its operands, and the used outputs.
@@ -182,10 +193,15 @@ class Lifted:
     used: tuple[bool, ...]
 
     @functools.cached_property
-    def key(self) -> tuple[Any, ...]:
-        """Return a key that two nodes share if every lowering treats them alike."""
-        # Meanings with 0.0 and -0.0 compare equal, but their texts differ.
-        return self.operator.domain, self.operator.name, self.meaning, repr(self.meaning), self.operands, self.used
+    def text(self) -> Hashable:
+        """A key of the meaning: meanings with 0.0 and -0.0 compare equal, but their texts differ."""
+        return exact({field.name: getattr(self.meaning, field.name) for field in dataclasses.fields(self.meaning)})
+
+    @functools.cached_property
+    def key(self) -> LiftedKey:
+        """A key that two nodes share if every lowering treats them alike."""
+        operator = self.operator
+        return LiftedKey((operator.domain, operator.name, self.meaning, self.text, self.operands, self.used))
 
 
 def _as_operand(value: Any) -> Facts | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from onnx import helper
@@ -107,25 +109,28 @@ class Limit:
     opset: tuple[int, int] | None = None
     reason: str = ""
 
-    @property
+    @functools.cached_property
+    def _keys(self) -> frozenset[str]:
+        """The keys with another value than the default."""
+        defaults = Limit(self.operator)
+        names = (field.name for field in dataclasses.fields(self))
+        return frozenset(name for name in names if getattr(self, name) != getattr(defaults, name))
+
+    @functools.cached_property
     def only_types(self) -> bool:
         """Whether the limit depends only on the element types of the inputs."""
         named = any(name.startswith("@") for one in (self.dtypes, *self.combinations) for name in one)
-        types = Limit(self.operator, self.dtypes, self.combinations, opset=self.opset, reason=self.reason)
-        return self == types and not named
+        return self._keys <= {"dtypes", "combinations", "opset", "reason"} and not named
 
-    @property
+    @functools.cached_property
     def is_conditional(self) -> bool:
         """Whether the limit applies only to some nodes of the operator."""
-        conditions = (
-            self.if_inputs,
-            self.if_computed,
-            self.if_constant,
-            self.if_ranks,
-            self.if_attributes,
-            self.if_outputs,
-        )
-        return any(map(bool, conditions))
+        return any(key.startswith("if_") for key in self._keys)
+
+    @functools.cached_property
+    def _checks(self) -> tuple[Sequence[_NodeCheck], Sequence[_InputCheck], Sequence[_NodeCheck]]:
+        """The checks of the keys that the limit has: of the node, of each input, and of several inputs."""
+        return _of_keys(_OF_NODE, self._keys), _of_keys(_OF_INPUT, self._keys), _of_keys(_OF_INPUTS, self._keys)
 
     def holds(self, opset: int) -> bool:
         """Return whether the limit applies at this opset."""
@@ -147,13 +152,14 @@ class Limit:
         return self._first([_of_types(self, types_of(node, schema), schema, possible)], node, schema)
 
     def _faults(self, node: Node, schema: Schema) -> Iterator[Reason | None]:
-        for of_node in _OF_NODE:
-            yield of_node(self, node, schema)
-        for name, facts in _named(node, schema):
-            for of_input in _OF_INPUT:
-                yield of_input(self, name, facts)
-        for of_inputs in _OF_INPUTS:
-            yield of_inputs(self, node, schema)
+        of_node, of_input, of_inputs = self._checks
+        for check in of_node:
+            yield check(self, node, schema)
+        for name, facts in _named(node, schema) if of_input else ():
+            for check_input in of_input:
+                yield check_input(self, name, facts)
+        for check in of_inputs:
+            yield check(self, node, schema)
 
     def _first(self, faults: Iterable[Reason | None], node: Node, schema: Schema) -> Reason | None:
         """Return the first fault, with the limit's reason, if the limit applies to this node."""
@@ -164,8 +170,9 @@ class Limit:
 
     def _concerns(self, node: Node, schema: Schema) -> bool:
         """Return whether the limit applies to a node with these inputs and attributes."""
-        conditional = self.if_inputs or self.if_computed or self.if_constant or self.if_ranks
-        named = list(_named(node, schema)) if conditional else []
+        if not self.is_conditional:
+            return True
+        named = list(_named(node, schema))
         return (
             {name for name, _ in named}.issuperset(self.if_inputs)
             and (not self.if_outputs or _used(node, schema).issuperset(self.if_outputs))
@@ -563,37 +570,44 @@ SCALES = {"exact": "that give the sizes without rounding", "whole": "that are wh
 _NodeCheck = Callable[[Limit, Node, Schema], Reason | None]
 _InputCheck = Callable[[Limit, str, Facts], Reason | None]
 
-_OF_NODE: tuple[_NodeCheck, ...] = (
-    _attributes,
-    _unused_outputs,
-    _used_outputs,
-    _negative_attribute,
-    _explicit,
-    _pads,
-    _input_count,
-    _max_inputs,
-)
-_OF_INPUT: tuple[_InputCheck, ...] = (
-    _constant,
-    _negative,
-    _static,
-    _max_rank,
-    _rank,
-    _size,
-    _computed_rank,
-    _scalar_rank,
-    _constant_rank,
-    _numbers,
-    _empty,
-)
-_OF_INPUTS: tuple[_NodeCheck, ...] = (
-    _wide_scalar,
-    _beside_vector,
-    _early_start,
-    _partial_indices,
-    _branches_differ,
-    _many_axes,
-    _repeated_batch,
-    _scales,
-)
-"""The checks in order; each reads its keys of a limit, and the first fault is returned."""
+_OF_NODE: Mapping[_NodeCheck, tuple[str, ...]] = {
+    _attributes: ("attributes",),
+    _unused_outputs: ("unused_outputs",),
+    _used_outputs: ("used_outputs",),
+    _negative_attribute: ("not_negative",),
+    _explicit: ("explicit",),
+    _pads: ("pads",),
+    _input_count: ("input_count",),
+    _max_inputs: ("max_inputs",),
+}
+_OF_INPUT: Mapping[_InputCheck, tuple[str, ...]] = {
+    _constant: ("constant_inputs",),
+    _negative: ("not_negative",),
+    _static: ("static",),
+    _max_rank: ("max_rank",),
+    _rank: ("ranks",),
+    _size: ("sizes",),
+    _computed_rank: ("computed_ranks",),
+    _scalar_rank: ("scalars",),
+    _constant_rank: ("constant_ranks",),
+    _numbers: ("values",),
+    _empty: ("not_empty",),
+}
+_OF_INPUTS: Mapping[_NodeCheck, tuple[str, ...]] = {
+    _wide_scalar: ("narrow_scalars",),
+    _beside_vector: ("vectors_alone",),
+    _early_start: ("starts_inside", "backward_inside"),
+    _partial_indices: ("whole_indices",),
+    _branches_differ: ("same_ranks", "same_shapes", "returns"),
+    _many_axes: ("max_axes",),
+    _repeated_batch: ("whole_batches",),
+    _scales: ("scales",),
+}
+"""The checks in order, with the keys of a limit that each reads; the first fault is returned."""
+
+_Check = TypeVar("_Check")
+
+
+def _of_keys(checks: Mapping[_Check, Sequence[str]], keys: Set[str]) -> Sequence[_Check]:
+    """Return the checks that read one of these keys; the others find no fault."""
+    return tuple(check for check, read in checks.items() if not keys.isdisjoint(read))

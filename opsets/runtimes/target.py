@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Set
+import functools
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,17 +63,34 @@ class Target:
     base: str = ""
     """The built-in profile that this one starts from."""
 
-    @property
+    @functools.cached_property
+    def _limits_on(self) -> dict[tuple[str, int], Sequence[Limit]]:
+        return {}
+
+    def limits_on(self, operator: str, opset: int) -> Sequence[Limit]:
+        """Return the limits on an operator that apply at an opset, in order."""
+        found = self._limits_on.get((operator, opset))
+        if found is None:
+            found = tuple(limit for limit in self.limits if limit.operator == operator and limit.holds(opset))
+            self._limits_on[operator, opset] = found
+        return found
+
+    @functools.cached_property
     def release(self) -> Release | None:
         """The release of onnxruntime that this is, or whose kernels it has, if any."""
         return release_of(self.base or self.name)
 
-    @property
+    @functools.cached_property
     def dtypes(self) -> frozenset[int]:
         """The supported element types, as TensorProto.DataType; empty: all."""
         return frozenset(TensorProto.DataType.Value(name.upper()) for name in self.types)
 
-    @property
+    @functools.cached_property
+    def type_texts(self) -> frozenset[str]:
+        """The supported element types, in the spelling of schemas; empty: all."""
+        return frozenset(f"tensor({name})" for name in self.types)
+
+    @functools.cached_property
     def constant_dtypes(self) -> frozenset[int]:
         """The element types in which it reads constants, as TensorProto.DataType; empty: all."""
         return frozenset(TensorProto.DataType.Value(name.upper()) for name in self.constant_types)
@@ -95,7 +113,7 @@ class Target:
         fixed = (limit.constant_inputs for limit in self.limits if limit.operator == operator)
         return self.has(operator) and not any(fixed)
 
-    @property
+    @functools.cached_property
     def needs_constants(self) -> bool:
         """Whether it accepts a model, or more of its nodes, only after constant folding."""
         by_shapes = any(one.static or one.same_ranks or one.same_shapes for one in self.limits)
@@ -193,8 +211,10 @@ class Legality:
 
     def unwritten(self, name: str, attributes: Mapping[str, Any]) -> frozenset[str]:
         """Return the attributes that the target requires and a node omits, because they have default values."""
-        limits = () if self.target is None else self.target.limits
-        needed = (limit.explicit for limit in limits if limit.operator == name and limit.holds(self.opset))
+        limits = () if self.target is None else self.target.limits_on(name, self.opset)
+        needed = [limit.explicit for limit in limits if limit.explicit]
+        if not needed:
+            return frozenset()
         schema = schema_at("", name, self.opset)
         known = schema.attributes if schema else {}
         return frozenset(one for names in needed for one in names if one not in attributes and one in known)
@@ -221,12 +241,7 @@ class Legality:
         schema = schema_at("", node.name, self.opset)
         if schema is None or node.domain or self.target is None:
             return ()
-        needed = {
-            name
-            for limit in self.target.limits
-            if limit.operator == node.name and limit.holds(self.opset)
-            for name in limit.constant_inputs
-        }
+        needed = {name for limit in self.target.limits_on(node.name, self.opset) for name in limit.constant_inputs}
         return tuple(
             index
             for index, facts in enumerate(node.inputs)
@@ -249,9 +264,8 @@ class Legality:
             return None
         if reason := _absent_type(self.target, node, schema):
             return reason
-        for limit in self.target.limits:
-            concerns = limit.operator == node.name and limit.holds(self.opset)
-            if concerns and (reason := limit.why_not_types(node, schema)):
+        for limit in self.target.limits_on(node.name, self.opset):
+            if reason := limit.why_not_types(node, schema):
                 return Reason(f"{self.target.name} has {node.name}, but {reason}", reason.missing)
         return None
 
@@ -326,9 +340,7 @@ def _outside(target: Target, node: Node, schema: Schema, opset: int, possible: S
         return Reason(f"{target.name} does not support {node.name}{_since(target, node, schema, opset)}")
     if reason := _absent_type(target, node, schema):
         return reason
-    for limit in target.limits:
-        if limit.operator != node.name or not limit.holds(opset):
-            continue
+    for limit in target.limits_on(node.name, opset):
         if reason := limit.why_not(node, schema, possible):
             what = f"{target.name} has {node.name}, but {reason}{_since(target, node, schema, opset)}"
             return Reason(what, reason.missing)
@@ -343,14 +355,15 @@ def _absent_type(target: Target, node: Node, schema: Schema) -> Reason | None:
     """
     if not target.types or node.name in (CAST, CONSTANT):
         return None
-    allowed = {f"tensor({name})" for name in target.types}
+    allowed = target.type_texts
     for index, facts in enumerate(node.inputs):
         parameter = schema.input(index)
         if facts is None or parameter is None or not facts.dtype or type_name(facts.dtype) in target.types:
             continue
         if not allowed.isdisjoint(parameter.types):
             return Reason(f"{target.name} has no {type_name(facts.dtype)}, which {parameter.name} of {node.name} is")
-    named = types_of(node, schema).get("@dtype") or types_of(node, schema).get("@value")
+    types = types_of(node, schema)
+    named = types.get("@dtype") or types.get("@value")
     if named and named not in target.types and not allowed.isdisjoint(schema.outputs[0].types):
         return Reason(f"{target.name} has no {named}, which {node.name} returns")
     return None

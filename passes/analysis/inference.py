@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,7 @@ from opshift.opsets.registry.operator import (
 from opshift.opsets.registry.schema import NEWEST, OLDEST, Schema, is_dialect, schema_at, schema_read_at
 from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis.node_inference import NodeInference
+from opshift.passes.base.cache import Cache
 from opshift.passes.graph import limits
 
 POSITIONS = 8 * 2**20
@@ -165,13 +166,11 @@ def typed(node: Node, *, written: bool = False) -> tuple[Facts, ...] | Reason:
     return _typed_once(node, schema, written=written)
 
 
-REMEMBERED = 4096
-"""The maximum number of nodes whose inference is cached: plans for several targets infer the same nodes."""
-
 _KEPT = 1024
 """The maximum number of elements of a constant in the key of a cached node, which keeps it in memory."""
 
-_TYPED: dict[Hashable, tuple[Facts, ...] | Reason] = {}
+_TYPED = Cache[tuple[Facts, ...] | Reason]()
+"""The inference of nodes: plans for several targets infer the same ones."""
 
 
 def _typed_once(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ...] | Reason:
@@ -188,13 +187,12 @@ def _typed_once(node: Node, schema: Schema, *, written: bool) -> tuple[Facts, ..
         node.used,
         written,
     )
-    if (found := _TYPED.get(key)) is None:
-        found = _typed(node, schema, written=written)
-        if len(_TYPED) >= REMEMBERED:
-            _TYPED.clear()
-        if isinstance(found, Reason) or any(facts != Facts() for facts in found):
-            _TYPED[key] = found  # onnx may have died, or had no time left, at a node of which nothing is known
-    return found
+    return _TYPED.get(key, lambda: _typed(node, schema, written=written), _is_known)
+
+
+def _is_known(found: tuple[Facts, ...] | Reason) -> bool:
+    """Return whether anything is known: if not, onnx may have died at the node, or had no time left."""
+    return isinstance(found, Reason) or any(facts != Facts() for facts in found)
 
 
 def _constant(attributes: Mapping[str, Any]) -> Facts:

@@ -135,7 +135,7 @@ class _Trials:
             paths = [one.node for one in self.plan.refusals]
             inside = alone and all(path.startswith("main/") for path in paths)
             focus = Focus(places_of(again.model, paths), alone=True) if inside else None
-            planned = plan_request(again, None, max(self.left.left(), 1.0), hinting=False, focus=focus)
+            planned = plan_request(again.in_any_form, None, max(self.left.left(), 1.0), hinting=False, focus=focus)
         except (UsageError, InvalidModelError):
             return None
         return frozenset(one.node for one in (*planned.plan.refusals, *prepared.refusals))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
 import onnx
 
 from opshift.opsets.runtimes.target import Legality
-from opshift.passes.analysis.scopes import default_opset
+from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.base.errors import InvalidModelError, UsageError
 from opshift.passes.rewrite.planner import Analysis, Goal, Planner
-from opshift.passes.rewrite.prepare import Preparation, Prepared
+from opshift.passes.rewrite.prepare import Expanded, Preparation, Prepared
 from opshift.passes.rewrite.specialiser import Specialisers
 
 ROOM = 2**28
-"""The maximum size of cached prepared models in bytes; the latest one always stays."""
+"""The maximum size of cached models of one kind in bytes; the latest one always stays."""
+
+_SCOPES = 4
+"""The maximum number of models of which all facts are cached, elements included."""
 
 
 class PlanCache:
@@ -29,7 +33,9 @@ class PlanCache:
         """Start with an empty cache."""
         self.lasting = lasting
         self.specialisers = Specialisers()
-        self._prepared: OrderedDict[str, Prepared | UsageError | InvalidModelError] = OrderedDict()
+        self._prepared = _Models[Prepared]()
+        self._expanded = _Models[Expanded]()
+        self._values: OrderedDict[int, tuple[onnx.ModelProto, Scope]] = OrderedDict()
         self._views: OrderedDict[tuple[int, bool], _View] = OrderedDict()
 
     def prepared(self, asked: Preparation, prepare: Callable[[], Prepared]) -> Prepared:
@@ -40,25 +46,33 @@ class PlanCache:
         """
         if not self.lasting:
             return prepare()
-        facts = (asked.sizes, asked.fold, asked.tidy, asked.static, sorted(asked.missing), asked.types, asked.runnable)
-        key = repr((*facts, sorted(asked.ranks.items())))
-        if key not in self._prepared:
-            try:
-                self._prepared[key] = prepare()
-            except (UsageError, InvalidModelError) as error:
-                self._prepared[key] = error
-            self._make_room()
-        self._prepared.move_to_end(key)
-        found = self._prepared[key]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        return self._prepared.get(asked.key, prepare)
+
+    def expanded(self, key: Hashable, expand: Callable[[], Expanded]) -> Expanded:
+        """Return an expanded model, of which preparations of the same source model make copies.
+
+        Raises:
+            UsageError, InvalidModelError: as raised by `expand`, also in later calls.
+        """
+        return self._expanded.get(key, expand)
+
+    def values(self, model: onnx.ModelProto, compute: Callable[[], Scope]) -> Scope:
+        """Return the facts about a model's values, elements included; the first call computes them."""
+        if not self.lasting:
+            return compute()
+        if id(model) not in self._values:
+            self._values[id(model)] = model, compute()
+            if len(self._values) > _SCOPES:
+                self._values.popitem(last=False)
+        self._values.move_to_end(id(model))
+        return self._values[id(model)][1]
 
     def view(self, model: onnx.ModelProto, reduced: bool, show: Callable[[], onnx.ModelProto]) -> _View:
         """Return the planners' view of a model; the first call for each `reduced` computes it with `show`."""
         key = id(model), reduced
         if key not in self._views:
             self._views[key] = _View(model, show(), self.specialisers)
+            self._make_room(model.ByteSize())
         self._views.move_to_end(key)
         return self._views[key]
 
@@ -67,14 +81,12 @@ class PlanCache:
         while self._views:
             self._views.popitem()[1].forget()
         self._prepared.clear()
+        self._expanded.clear()
+        self._values.clear()
         self.specialisers = Specialisers()
 
-    def _make_room(self) -> None:
-        """Evict the least recently used entries."""
-        latest = next(reversed(self._prepared.values()))
-        size = latest.model.ByteSize() if isinstance(latest, Prepared) else 0
-        while len(self._prepared) > 1 and size * len(self._prepared) > ROOM:
-            self._prepared.popitem(last=False)
+    def _make_room(self, size: int) -> None:
+        """Evict the least recently used views of models of this size."""
         while len(self._views) > 1 and size * len(self._views) > ROOM:
             self._views.popitem(last=False)[1].forget()
 
@@ -100,3 +112,34 @@ class _View:
         if self._planner is not None:
             self._planner.forget()
         self._planner = None
+
+
+_Made = TypeVar("_Made", Prepared, Expanded)
+
+
+class _Models(Generic[_Made]):
+    """Models by keys, or the errors in place of them; the least recently used ones are evicted."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[Hashable, _Made | UsageError | InvalidModelError] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], _Made]) -> _Made:
+        """Return the model of a key; the first call makes it."""
+        if key not in self._found:
+            try:
+                self._found[key] = make()
+            except (UsageError, InvalidModelError) as error:
+                self._found[key] = error
+            latest = self._found[key]
+            size = 0 if isinstance(latest, Exception) else latest.model.ByteSize()
+            while len(self._found) > 1 and size * len(self._found) > ROOM:
+                self._found.popitem(last=False)
+        self._found.move_to_end(key)
+        found = self._found[key]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def clear(self) -> None:
+        """Evict all models."""
+        self._found.clear()

@@ -6,6 +6,7 @@ Preparing and planning are functions of a request, and are called as often as th
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import onnx
@@ -15,7 +16,7 @@ from opshift.opsets.registry.schema import default_domain
 from opshift.opsets.runtimes import kernels
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.analysis.known_values import known_values
-from opshift.passes.analysis.scopes import default_opset
+from opshift.passes.analysis.scopes import Scope, default_opset
 from opshift.passes.base import limits
 from opshift.passes.base.arguments import Progress
 from opshift.passes.base.options import Options
@@ -79,8 +80,7 @@ def _with_other_types(request: Request, planned: Planned, options: Options) -> t
     """Plan with other element types at nodes refused for theirs, while this reduces the refused nodes."""
     for _ in range(_RETYPED):
         refused = frozenset(one.node for one in planned.plan.refusals if one.code is not Code.LIMIT)
-        evaluate = ConstantNodes(request.model) if kernels.installed() else None
-        values = known_values(shown(request, ()), evaluate) if refused else None
+        values = request.known.values(request.model, functools.partial(_known_values, request)) if refused else None
         again = None if values is None else retyped(request, values, refused)
         if again is None:
             break
@@ -89,6 +89,11 @@ def _with_other_types(request: Request, planned: Planned, options: Options) -> t
             break
         request, planned = again, found
     return request, planned
+
+
+def _known_values(request: Request) -> Scope:
+    evaluate = ConstantNodes(request.model) if kernels.installed() else None
+    return known_values(shown(request, ()), evaluate)
 
 
 def _without_quantized(request: Request, planned: Planned, options: Options) -> tuple[Request, Planned]:
@@ -126,7 +131,7 @@ _DOUBTFUL = 20
 def is_possible(request: Request, timeout: float | None, doubtful: frozenset[int]) -> bool:
     """Return whether there is a plan; stop at the first refusal, and check doubtful nodes first."""
     try:
-        return plan_request(request, None, timeout, hinting=False, focus=Focus(doubtful)).plan.possible
+        return plan_request(request.in_any_form, None, timeout, hinting=False, focus=Focus(doubtful)).plan.possible
     except FirstRefusalError:
         return False
 

@@ -79,6 +79,11 @@ class Request:
         return dataclasses.replace(self, goal=dataclasses.replace(self.goal, legality=legality))
 
     @property
+    def in_any_form(self) -> Request:
+        """The same request, to find out quickly whether there is a plan: the first form of each node is taken."""
+        return dataclasses.replace(self, goal=dataclasses.replace(self.goal, any_form=True))
+
+    @property
     def loads_functions(self) -> bool:
         """Whether the target loads models with functions."""
         return self.legality.target is None or self.legality.target.keeps_functions
@@ -204,7 +209,7 @@ def prepare_model(source: Source, legality: Legality, options: Options, known: P
         quantized=dataclasses.replace(legality, runnable=runnable) if options.quantized == "qoperator" else None,
         ranks={} if target is None or source.model.training_info else target.max_ranks(legality.opset),
     )
-    found = known.prepared(asked, lambda: _prepared(source, asked, options))
+    found = known.prepared(asked, lambda: _prepared(source, asked, options, known))
     found = dataclasses.replace(found, folds=asked.fold)
     if target is not None and not target.unused_inputs:
         found = without_unread(found, target.name)
@@ -261,7 +266,7 @@ def whole(source: Source, tensor: onnx.TensorProto) -> onnx.TensorProto:
     return found
 
 
-def _prepared(source: Source, asked: Preparation, options: Options) -> Prepared:
+def _prepared(source: Source, asked: Preparation, options: Options, known: PlanCache) -> Prepared:
     model = source.model
     if not options.keep_initializers_as_inputs and (lost := overridable(model)):
         model = onnx.ModelProto()
@@ -269,7 +274,8 @@ def _prepared(source: Source, asked: Preparation, options: Options) -> Prepared:
         without_inputs(model, lost)
     evaluate = ConstantNodes(model) if kernels.installed() else None
     islands = MeasuredIslands(source, options) if asked.types.narrows else None
-    found = prepare(model, asked, _shown(source), evaluate, islands, functools.partial(whole, source))
+    keep = known.expanded if known.lasting else None
+    found = prepare(model, asked, _shown(source), evaluate, islands, functools.partial(whole, source), keep)
     return dataclasses.replace(found, model=source.model) if found.model is model else found
 
 

@@ -27,6 +27,7 @@ from opshift.opsets.registry.structural import CAST, IDENTITY, LOOP
 from opshift.opsets.registry.traits import Flow
 from opshift.opsets.runtimes.target import Legality
 from opshift.passes.base.assumptions import APPROXIMATE, ASSUMPTIONS
+from opshift.passes.base.cache import REMEMBERED
 from opshift.passes.base.limits import Deadline
 from opshift.passes.base.plan import Candidate
 from opshift.passes.rewrite.failure_memo import FailureMemo
@@ -43,7 +44,7 @@ from opshift.passes.rewrite.fragment import (
     pruned,
 )
 from opshift.passes.rewrite.native import NativeNodes
-from opshift.passes.rewrite.specialiser import REMEMBERED, Specialised, Specialiser
+from opshift.passes.rewrite.specialiser import Specialised, Specialiser
 from opshift.passes.rewrite.wider_candidates import WiderTypes, in_wider_types
 
 DEPTH = 40
@@ -74,7 +75,7 @@ _UNDER = {APPROXIMATE: "an approximation, at most 2^-21 of each result off"}
 
 def _returns(stack: tuple[Any, ...], key: tuple[Any, ...]) -> int:
     """Return how often a derivation returns to the operator of `key` after other operators, including this time."""
-    names = [(domain, name) for domain, name, *_ in (*stack, key)]
+    names: list[tuple[str, str]] = [one[:2] for one, _ in (*stack, key)]
     return sum(name == names[-1] != before for before, name in itertools.pairwise(names)) - (names[0] != names[-1])
 
 
@@ -124,7 +125,7 @@ class Deriver:
             DeadlineError: the time is over.
         """
         # A node of the model may rely on an error of onnxruntime, as it did before; a node of a lowering may not.
-        key = *lifted.key, bool(stack)
+        key = lifted.key, bool(stack)
         memo = self._nested if stack else self._memo
         if (known := memo.get(key)) is not None:
             return known
@@ -389,7 +390,13 @@ def _assembled(body: Body, specialised: Specialised, derived: Sequence[_Derived]
         operands = tuple(None if ref is None else ref if isinstance(ref, Constant) else at[inputs[ref]] for ref in refs)
         base = len(written)
         written.extend(
-            dataclasses.replace(leaf, inputs=tuple(moved(ref, base, operands) for ref in leaf.inputs))
+            FragmentNode(
+                leaf.name,
+                leaf.attributes,
+                tuple([moved(ref, base, operands) for ref in leaf.inputs]),
+                leaf.outputs,
+                leaf.body,
+            )
             for leaf in fragment.nodes
         )
         for name, ref in zip(names, fragment.outputs, strict=True):
@@ -516,7 +523,7 @@ def _apart_from_lengths(lifted: Lifted) -> tuple[Any, ...]:
         facts and (facts.type, facts.value, facts.shape and tuple(_length_class(dim, names) for dim in facts.shape))
         for facts in lifted.operands
     )
-    return lifted.operator.domain, lifted.operator.name, repr(lifted.meaning), operands, lifted.used
+    return lifted.operator.domain, lifted.operator.name, lifted.text, operands, lifted.used
 
 
 def _length_class(dim: Dim, names: dict[str, str]) -> Dim:

@@ -155,7 +155,7 @@ class NodePlanner:
 
     def _limited_parameters(self, context: NodeContext) -> str:
         """Return the attributes that the target limits, and whose values depend on the function's call."""
-        limits = self.legality.target.limits if self.legality.target else ()
+        limits = self.legality.target.limits if self.legality.target and context.open_parameters else ()
         limited = {name for limit in limits if limit.operator == context.node.op_type for name in limit.attributes}
         return ", ".join(name for name in context.open_parameters if name in limited)
 

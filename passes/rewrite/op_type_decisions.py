@@ -119,7 +119,7 @@ class OpTypeDecisions:
         if target.types and ((found := self._types()) is None or not found <= target.dtypes):
             return False
         opset = self._plain.legality.opset
-        limits = [limit for limit in target.limits if limit.operator == name and limit.holds(opset)]
+        limits = target.limits_on(name, opset)
         schema = schema_at("", name, opset)
         if not limits or schema is None:
             return not limits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import onnx
@@ -82,6 +82,12 @@ class Preparation:
     inline: bool = False
     ranks: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def key(self) -> Hashable:
+        """A key that two preparations share if they make the same of a model."""
+        found = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in vars(self).items()}
+        return repr({**found, "ranks": sorted(self.ranks.items())})
+
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""
         wanted = (self.sizes, self.fold, self.static, self.missing, self.types, self.narrow, self.ranks)
@@ -112,6 +118,24 @@ class Prepared:
     """The unused inputs, which the target does not accept."""
 
 
+@dataclass(frozen=True)
+class Expanded:
+    """A model with fixed shapes, without the operators that are replaced before planning, and folded.
+
+    `values` are the facts about the model, which is not modified afterwards if it is kept.
+    """
+
+    model: onnx.ModelProto
+    values: Scope
+    found: Fixed
+    steps: tuple[Step, ...]
+    kept: Mapping[str, Reason]
+
+
+Keep = Callable[[Hashable, Callable[[], Expanded]], Expanded]
+"""Returns an expanded model by a key; the first call computes it. It may be one that others have too."""
+
+
 def prepare(
     model: onnx.ModelProto,
     asked: Preparation,
@@ -119,11 +143,12 @@ def prepare(
     evaluate: Evaluate | None,
     islands: Islands | None = None,
     whole: Whole = lambda tensor: tensor,
+    keep: Keep | None = None,
 ) -> Prepared:
     """Return a model with fixed shapes and folded constants; the model itself if nothing changes.
 
     `islands` finds the nodes that keep a wider type if floats become narrower; `whole` reads the elements of constants
-    that get a wider type.
+    that get a wider type. Preparations that differ only in their later steps share the first ones through `keep`.
 
     Raises:
         UsageError: the sizes do not fit the model, or it has training information.
@@ -133,20 +158,17 @@ def prepare(
         return Prepared(model)
     if model.training_info:
         raise UsageError("The model has training information, which is for its own shapes and nodes: remove it first.")
-    found = fixed(model, asked.sizes)
+    if keep is None:
+        expanded = _expanded(model, asked, shown, evaluate)
+    else:
+        key = repr((asked.sizes, sorted(asked.missing), asked.tidy, sorted(asked.constants)))
+        expanded = keep(key, lambda: _expanded(model, asked, shown, evaluate))
+    work, values, found, steps = expanded.model, expanded.values, expanded.found, expanded.steps
+    if keep is not None:
+        work = onnx.ModelProto()
+        work.CopyFrom(expanded.model)
     before = input_shapes(model)
     changed = {name: shape for name, shape in found.shapes.items() if shape is not None and shape != before[name]}
-    work = onnx.ModelProto()
-    work.CopyFrom(_without_functions(model))
-    write_inputs(work, found)
-    values = _values(work, model, found, asked.sizes, shown, evaluate)
-    steps: tuple[Step, ...] = ()
-    while more := _without_missing(work, values, asked, Propagation(shown(work), evaluate)):
-        steps += more
-        values = known_values(shown(work), evaluate)
-    kept = why_kept(work, values, asked.missing, Propagation(shown(work), evaluate)) if asked.missing else {}
-    if steps or asked.tidy or foldable(work, values, asked.constants):
-        steps += fold(work, values, asked.constants)
     if asked.ranks and (narrower := merge_axes(work, values, asked.ranks)):
         steps += narrower
         values = known_values(shown(work), evaluate)
@@ -159,18 +181,35 @@ def prepare(
     if asked.types:
         retyped = _with_types(work, asked, shown, evaluate, islands)
         if retyped.refusals:
-            return Prepared(model, steps, changed, retyped.refusals, kept=kept)
+            return Prepared(model, steps, changed, retyped.refusals, kept=expanded.kept)
         steps += retyped.steps
         types = asked.types.named if retyped.outer or retyped.steps else {}
     widened = widen(work, asked.narrow, asked.opset, whole) if asked.narrow else Widened()
     steps += widened.steps
     refusals = tuple(_open(work, values, found, asked.static)) if asked.static else ()
     count = len(model.functions) - len(work.functions)
-    same = Prepared(model, refusals=refusals, wide=retyped.wide, kept=kept, dequantized=joined.kept)
+    same = Prepared(model, refusals=refusals, wide=retyped.wide, kept=expanded.kept, dequantized=joined.kept)
     if not steps and not changed and not types and not (inline and count):
         return same
     notes = (*_of_functions(count, inline), *widened.notes)
     return replace(same, model=work, steps=steps, shapes=changed, notes=notes, types=types, casts=retyped.casts)
+
+
+def _expanded(model: onnx.ModelProto, asked: Preparation, shown: Shown, evaluate: Evaluate | None) -> Expanded:
+    """Fix the shapes of a copy of a model, replace unsupported If, Loop, Scan and sequence nodes, and fold it."""
+    found = fixed(model, asked.sizes)
+    work = onnx.ModelProto()
+    work.CopyFrom(_without_functions(model))
+    write_inputs(work, found)
+    values = _values(work, model, found, asked.sizes, shown, evaluate)
+    steps: tuple[Step, ...] = ()
+    while more := _without_missing(work, values, asked, Propagation(shown(work), evaluate)):
+        steps += more
+        values = known_values(shown(work), evaluate)
+    kept = why_kept(work, values, asked.missing, Propagation(shown(work), evaluate)) if asked.missing else {}
+    if steps or asked.tidy or foldable(work, values, asked.constants):
+        steps += fold(work, values, asked.constants)
+    return Expanded(work, values, found, steps, kept)
 
 
 def _is_needed(model: onnx.ModelProto, asked: Preparation) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from opshift.opsets.operators import constant as constants
 from opshift.opsets.registry.facts import Facts, exact
@@ -16,28 +16,8 @@ from opshift.opsets.registry.schema_only import operator_of
 from opshift.opsets.registry.structural import CONSTANT
 from opshift.passes.analysis import schema_bodies
 from opshift.passes.analysis.inference import infer
+from opshift.passes.base.cache import Cache
 from opshift.passes.rewrite.fragment import Constant, Input, Output, ValueRef
-
-REMEMBERED = 4096
-"""The maximum number of cached body nodes and their results: more would be one for each shape of a model."""
-
-
-_Value = TypeVar("_Value")
-
-
-class _Cache(Generic[_Value]):
-    """Values by keys; a full cache starts again."""
-
-    def __init__(self) -> None:
-        self._values: dict[Hashable, _Value] = {}
-
-    def get(self, key: Hashable, compute: Callable[[], _Value]) -> _Value:
-        """Return the value of a key; the first call computes it."""
-        if (found := self._values.get(key)) is None:
-            if len(self._values) >= REMEMBERED:
-                self._values.clear()
-            found = self._values[key] = compute()
-        return found
 
 
 class Pending(NamedTuple):
@@ -66,6 +46,10 @@ class Specialised:
     outputs: Sequence[str]
 
 
+_Seen = tuple[Node, tuple[Facts, ...] | Reason, int | None]
+"""A node of a body, its inferred facts, and the input that its output repeats, if any."""
+
+
 class Specialiser:
     """Specializes bodies, and caches their nodes: bodies have many nodes in common."""
 
@@ -73,10 +57,10 @@ class Specialiser:
         """Store the semantics for lifting; `dequantized` nodes are not folded, and constants stay narrow."""
         self.semantics = semantics
         self.dequantized = dequantized
-        self._seen: dict[Hashable, tuple[Node, tuple[Facts, ...] | Reason, int | None]] = {}
-        self._bodies = _Cache[tuple[Lowering, Body | Reason]]()
-        self._schema_bodies = _Cache[Sequence[Body | Reason]]()
-        self._specialised = _Cache[tuple[Body, Specialised | Reason]]()
+        self._seen = Cache[_Seen]()
+        self._bodies = Cache[tuple[Lowering, Body | Reason]]()
+        self._schema_bodies = Cache[Sequence[Body | Reason]]()
+        self._specialised = Cache[tuple[Body, Specialised | Reason]]()
 
     def lift(self, node: Node) -> Lifted | Reason:
         """Return the meaning of a node, or the reason why its meaning is unknown."""
@@ -144,7 +128,7 @@ class Specialiser:
 
     def _look(
         self, call: BodyNode, body: Body, inputs: tuple[Facts | None, ...], outputs: int, lifted: Lifted
-    ) -> tuple[Node, tuple[Facts, ...] | Reason, int | None]:
+    ) -> _Seen:
         """Return a node of a body, its inferred facts, and the input that its output repeats, if any.
 
         Equal nodes, which bodies often share, are analyzed once.
@@ -152,22 +136,27 @@ class Specialiser:
         name, attributes = bound(call, body, lifted)
         attribute_key = call.attribute_key if attributes is call.attributes else exact(attributes)
         key = call.domain, name, body.opset, attribute_key, inputs, outputs
-        found = self._seen.get(key)
-        if found is None:
-            if len(self._seen) >= REMEMBERED:
-                self._seen.clear()
-            # onnxscript emits CastLike for a literal at every opset; it is folded or cast if the type is known.
-            schema = None if call.domain else schema_at("", name, body.opset) or schema_at("", name, NEWEST)
-            since = schema.since_version if schema else 1
-            node = Node(call.domain, name, since, attributes, inputs, (True,) * outputs)
-            inferred = infer(node)
-            own = traits(name, call.domain)
-            packed = own.reads_packed and own.reads_packed(attributes)
-            if (packed or (self.dequantized and own.marks_quantization)) and not isinstance(inferred, Reason):
-                inferred = tuple(Facts(facts.dtype, facts.shape) for facts in inferred)
-            found = node, inferred, None if isinstance(inferred, Reason) else self._idle(node, inferred)
-            self._seen[key] = found
-        return found
+        return self._seen.get(key, lambda: self._looked(call, body, name, attributes, inputs, outputs))
+
+    def _looked(
+        self,
+        call: BodyNode,
+        body: Body,
+        name: str,
+        attributes: Mapping[str, Any],
+        inputs: tuple[Facts | None, ...],
+        outputs: int,
+    ) -> _Seen:
+        # onnxscript emits CastLike for a literal at every opset; it is folded or cast if the type is known.
+        schema = None if call.domain else schema_at("", name, body.opset) or schema_at("", name, NEWEST)
+        since = schema.since_version if schema else 1
+        node = Node(call.domain, name, since, attributes, inputs, (True,) * outputs)
+        inferred = infer(node)
+        own = traits(name, call.domain)
+        packed = own.reads_packed and own.reads_packed(attributes)
+        if (packed or (self.dequantized and own.marks_quantization)) and not isinstance(inferred, Reason):
+            inferred = tuple(Facts(facts.dtype, facts.shape) for facts in inferred)
+        return node, inferred, None if isinstance(inferred, Reason) else self._idle(node, inferred)
 
     def _idle(self, node: Node, outputs: Sequence[Facts]) -> int | None:
         operator = operator_of(node.domain, node.name)
