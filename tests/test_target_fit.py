@@ -179,7 +179,7 @@ def test_strings_are_refused_without_a_hint_to_change_them() -> None:
     }
     assert [(one.node, one.hint) for one in refusals["string"]] == [("input 'x'", "")]
     # Such a target changes no type of itself, which --io-types alone would give to the inputs.
-    change = "Change it with --types int64=int32 --io-types."
+    change = "Change its element types with --types int64=int32 --io-types."
     assert [(one.node, one.hint) for one in refusals["int64"]] == [("input 'x'", change)]
     assert not refusals["float"]
 

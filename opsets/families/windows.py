@@ -272,3 +272,15 @@ def overhangs(what: Any, operands: Operands) -> Reason | None:
 def as_pads(what: Any, operands: Operands) -> Mapping[str, Any]:
     """Bind the pads that replace ceil_mode."""
     return {"pads": pads_of(what, operands)}
+
+
+def may_be_shorter(what: Any) -> bool:
+    """Return whether an input may be shorter than a window by less than a stride.
+
+    The text has no window there, and onnxruntime 1.32.0 one: it rounds a negative number up.
+    """
+    rank = len(what.kernel_shape)
+    pads = what.pads or (0,) * 2 * rank
+    spans = (step * (kernel - 1) + 1 for step, kernel in zip(what.dilations, what.kernel_shape, strict=True))
+    each = zip(spans, what.strides, pads[:rank], pads[rank:], strict=True)
+    return not what.ceil_mode and any(stride > 1 and span > before + after + 1 for span, stride, before, after in each)

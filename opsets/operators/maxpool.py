@@ -20,6 +20,7 @@ from opshift.opsets.families.windows import (
     as_pads,
     below_22,
     explicit,
+    may_be_shorter,
     nondefault_attributes,
     overhangs,
     same_pads,
@@ -294,6 +295,8 @@ def _sliced(what: MaxPool, operands: Operands) -> Reason | None:
         return Reason("the sizes are known")
     if what.auto_pad != "NOTSET":
         return Reason("it has auto_pad, and the size of the input is unknown", missing=True)
+    if may_be_shorter(what):
+        return Reason("the input may be shorter than a window, and onnxruntime has one there", missing=True)
     for axis, stride in enumerate(what.strides):
         span = what.dilations[axis] * (what.kernel_shape[axis] - 1) + 1
         if what.ceil_mode and what.pads[rank + axis] + stride > span:

@@ -175,8 +175,8 @@ def _moved_from(nodes: Sequence[WideNode], trait: Trait) -> dict[str, str]:
     for node in nodes:
         if trait in node.traits:
             found.update(dict.fromkeys(node.made, next(iter(node.read), "")))
-        elif node.selects and node.node.input[0] in found:
-            found.update(dict.fromkeys(node.made, found[node.node.input[0]]))
+        elif node.selects and (moved := next(iter(node.node.input), "")) in found:
+            found.update(dict.fromkeys(node.made, found[moved]))
     return found
 
 
