@@ -263,7 +263,8 @@ def by_slices_and_numbers(
     there = op.Pad(op.Expand(one, op.Concat([1, 1], op.Shape(x, start=2) + counted, axis=0)), behind)
     sums = meaning.Windowed(elements, kernel_shape=kernel_shape, strides=strides, dilations=dilations)
     numbers = meaning.Windowed(there, kernel_shape=kernel_shape, strides=strides, dilations=dilations)
-    return op.Cast(sums / numbers, to=to)
+    # Dilated windows may be in the padding only: their average is 0 (onnxruntime 1.32.0).
+    return op.Cast(sums / op.Max(numbers, one), to=to)
 
 
 def _automatic(what: AveragePool, operands: Operands) -> Reason | None:

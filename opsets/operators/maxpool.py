@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto
@@ -279,6 +280,8 @@ def _sliding(what: MaxPool, operands: Operands) -> Reason | None:
         return Reason("it is not known whether a dilated window is in the padding only", missing=unknown)
     if what.ceil_mode == ALL:
         return Reason("a window may be in the padding only")
+    if set(what.dilations) - {1} and may_be_shorter(what):
+        return Reason("the input may be shorter than a dilated window, and onnxruntime has one there", missing=True)
     return None
 
 
@@ -308,14 +311,15 @@ def _around(what: MaxPool, operands: Operands) -> Mapping[str, Any]:
     rank, dtype = len(what.kernel_shape), onnx.helper.tensor_dtype_to_np_dtype(first(operands).dtype or 1)
     more = [stride - 1 if what.ceil_mode else 0 for stride in what.strides]
     behind = [after + rest for after, rest in zip(what.pads[rank:], more, strict=True)]
-    lowest = np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+    # A window in the padding only has the lowest number of the type, also of floats (onnxruntime 1.32.0).
+    limits = np.iinfo(dtype) if dtype.kind in "iu" else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     spans = [step * (kernel - 1) + 1 for step, kernel in zip(what.dilations, what.kernel_shape, strict=True)]
     return {
         "around": (0, 0, *what.pads[:rank], 0, 0, *behind),
         "filled": int(
             all(before + after >= span - 1 for before, after, span in zip(what.pads, behind, spans, strict=False))
         ),
-        "lowest": Tensor(np.array(lowest, dtype)),
+        "lowest": Tensor(np.array(limits.min, dtype)),
         "kernel_shape": what.kernel_shape,
         "strides": what.strides,
         "dilations": what.dilations,

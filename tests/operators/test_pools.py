@@ -450,3 +450,31 @@ def test_images_without_a_window_along_one_axis(sizes: tuple[int, int], opset: i
     feeds = {"x": np.random.default_rng(0).normal(size=(1, 2, *sizes)).astype(np.float32)}
     for found, expected in zip(run(result, [feeds])[0], run(model, [feeds])[0], strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.fast(20)
+@pytest.mark.parametrize("ceil_mode", [0, 1])
+@pytest.mark.parametrize("pads", [(0, 0), (1, 1), (0, 1)])
+@pytest.mark.parametrize(("kernel", "stride"), [(2, 1), (2, 2), (2, 3), (3, 2), (3, 3), (5, 2), (5, 3)])
+@pytest.mark.parametrize(
+    ("operator", "opset"), [("MaxPool", 13), ("MaxPool", 22), ("AveragePool", 13), ("AveragePool", 22)]
+)
+def test_pools_of_unknown_size_are_right_for_small_images_or_refused(
+    operator: str, opset: int, kernel: int, stride: int, pads: tuple[int, int], ceil_mode: int
+) -> None:
+    """From opset 22 on with dilated windows, which may be in the padding only, or around a small image."""
+    dilations = "" if opset < 22 else ", dilations = [2]"
+    model = parse_model(
+        f'<ir_version: 8, opset_import: ["": {opset}]> g (float[a,b,n] x) => (float[a,b,k] y) {{ y = {operator} '
+        f"<kernel_shape = [{kernel}], strides = [{stride}], pads = [{pads[0]}, {pads[1]}], "
+        f"ceil_mode = {ceil_mode}{dilations}> (x) }}"
+    )
+    if refusals := opshift.plan(model, decompose=[operator]).refusals:
+        assert {one.code for one in refusals} == {Code.MISSING_FACT}
+        return
+    result = opshift.convert(model, decompose=[operator], verify=False).rewritten
+    feeds = [{"x": np.random.default_rng(size).normal(size=(1, 2, size)).astype(np.float32)} for size in range(1, 10)]
+    span = (kernel - 1) * (2 if dilations else 1) + 1
+    feeds = [one for one in feeds if one["x"].shape[2] + sum(pads) + stride > span]  # no smaller image has a window
+    for one, other in zip(run(model, feeds), run(result, feeds), strict=True):
+        np.testing.assert_allclose(other[0], one[0], rtol=1e-6, atol=1e-6)
