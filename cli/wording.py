@@ -49,7 +49,7 @@ def refusals(found: Sequence[Refusal], *, verbose: bool) -> Iterator[str]:
         yield refusal(dataclasses.replace(one, hint="") if one.hint in common else one, verbose=verbose)
     for hint in common:
         nodes = sum(len(one.nodes) for one in groups if one.hint == hint)
-        yield f"  Fix for {'all' if nodes == len(found) else nodes} of these: {one_line(hint)}"
+        yield f"  {'All' if nodes == len(found) else nodes} of these: {one_line(hint)}"
     if found:
         yield f"  See {', '.join(page(code) for code in dict.fromkeys(one.code for one in found))}."
 

@@ -776,7 +776,7 @@ def test_a_fix_of_several_causes_is_printed_once(engine: Engine, capsys: pytest.
         "  1 x Hardmax-13 (main/hot): its rank is unknown. [no-lowering]",
         "  1 x ArgMax-13 (main/low): its rank is unknown. [no-lowering]",
         "  1 x OneHot-11 (main/coded): its rank is unknown. Cast. [no-lowering]",
-        "  Fix for 2 of these: Give --input-shape.",
+        "  2 of these: Give --input-shape.",
         "  See docs/limits.md#no-lowering.",
     ]
 

@@ -1238,7 +1238,11 @@ NOT_MUTATED = {
 """Operators whose lowerings have no subject, and why."""
 
 SURVIVORS = (
-    ("Pow.of_wide_integers", "constant of node/Equal.*", "double holds all powers that are compared, of 2 and 3 too"),
+    (
+        "Pow.of_wide_integers",
+        "constant of node/Equal.*|node/Or: is And",
+        "double holds all powers that are compared, of 2 and 3 too",
+    ),
     (
         "Mod.(by_long_division|of_(first|last)_digits)",
         r"constant of node/(Min|Mul): .*|node/(Add: is Sub|Sub_[123]: (is Add|inputs turned))",
