@@ -284,3 +284,23 @@ def may_be_shorter(what: Any) -> bool:
     spans = (step * (kernel - 1) + 1 for step, kernel in zip(what.dilations, what.kernel_shape, strict=True))
     each = zip(spans, what.strides, pads[:rank], pads[rank:], strict=True)
     return not what.ceil_mode and any(stride > 1 and span > before + after + 1 for span, stride, before, after in each)
+
+
+def of_any_size(what: Any, operands: Operands) -> Reason | None:
+    """Require an unknown size for which onnxruntime 1.32.0 has the windows of the text, none behind the input."""
+    data, rank = first(operands), len(what.kernel_shape)
+    if data.dtype is None:
+        return Reason("the element type is unknown", missing=True)
+    if data.rank is not None and data.rank != rank + 2:
+        return Reason("the kernel is of another rank")
+    if sizes_of(operands) is not None and not explicit(what, operands):
+        return Reason("the sizes are known")
+    if what.auto_pad != "NOTSET":
+        return Reason("it has auto_pad, and the size of the input is unknown", missing=True)
+    if may_be_shorter(what):
+        return Reason("the input may be shorter than a window, and onnxruntime has one there", missing=True)
+    for axis, stride in enumerate(what.strides):
+        span = what.dilations[axis] * (what.kernel_shape[axis] - 1) + 1
+        if what.ceil_mode and what.pads[rank + axis] + stride > span:
+            return Reason("windows may start behind the input, whose size is unknown", missing=True)
+    return None

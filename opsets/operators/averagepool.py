@@ -18,9 +18,9 @@ from opshift.opsets.families.windows import (
     as_pads,
     below_22,
     explicit,
-    may_be_shorter,
     nondefault_attributes,
     normal,
+    of_any_size,
     overhangs,
     pads_of,
     same_pads,
@@ -171,37 +171,17 @@ def by_convolution(
     return op.Reshape(op.Div(sums, numbers), op.Concat(op.Slice(op.Shape(x), [0], [2]), counts, axis=0))
 
 
-def _of_any_size(what: AveragePool, operands: Operands) -> Reason | None:
-    """Require windows none of which is known to begin or end in the padding only."""
-    data, rank = first(operands), len(what.kernel_shape)
-    if data.dtype is None:
-        return Reason("the element type is unknown", missing=True)
-    if data.rank is not None and data.rank != rank + 2:
-        return Reason("the kernel is of another rank")
-    if sizes_of(operands) is not None and not explicit(what, operands):
-        return Reason("the sizes are known")
-    if what.auto_pad != "NOTSET":
-        return Reason("it has auto_pad, and the size of the input is unknown", missing=True)
-    if may_be_shorter(what):
-        return Reason("the input may be shorter than a window, and onnxruntime has one there", missing=True)
-    for axis, stride in enumerate(what.strides):
-        span = what.dilations[axis] * (what.kernel_shape[axis] - 1) + 1
-        if what.ceil_mode and what.pads[rank + axis] + stride > span:
-            return Reason("windows may start behind the input, whose size is unknown", missing=True)
-    return None
-
-
 def _full(what: AveragePool) -> bool:
     """Return whether all windows have the same number of elements."""
     return bool(what.count_include_pad or not any(what.pads)) and not what.ceil_mode and what.auto_pad == "NOTSET"
 
 
 def _of_same_number(what: AveragePool, operands: Operands) -> Reason | None:
-    return _of_any_size(what, operands) if _full(what) else Reason("windows differ in the number of their elements")
+    return of_any_size(what, operands) if _full(what) else Reason("windows differ in the number of their elements")
 
 
 def _of_other_numbers(what: AveragePool, operands: Operands) -> Reason | None:
-    return Reason("windows have the same number of elements") if _full(what) else _of_any_size(what, operands)
+    return Reason("windows have the same number of elements") if _full(what) else of_any_size(what, operands)
 
 
 def _sliced(what: AveragePool, operands: Operands) -> Mapping[str, Any]:

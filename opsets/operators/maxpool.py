@@ -23,6 +23,7 @@ from opshift.opsets.families.windows import (
     explicit,
     may_be_shorter,
     nondefault_attributes,
+    of_any_size,
     overhangs,
     same_pads,
     sizes_of,
@@ -286,25 +287,7 @@ def _sliding(what: MaxPool, operands: Operands) -> Reason | None:
 
 
 def _sliced(what: MaxPool, operands: Operands) -> Reason | None:
-    """Require windows none of which starts behind the input: those do not count."""
-    data, rank = first(operands), len(what.kernel_shape)
-    if what.indices:
-        return Reason("its indices are used")
-    if data.dtype is None:
-        return Reason("the element type is unknown", missing=True)
-    if data.rank is not None and data.rank != rank + 2:
-        return Reason("the kernel is of another rank")
-    if sizes_of(operands) is not None and not explicit(what, operands):
-        return Reason("the sizes are known")
-    if what.auto_pad != "NOTSET":
-        return Reason("it has auto_pad, and the size of the input is unknown", missing=True)
-    if may_be_shorter(what):
-        return Reason("the input may be shorter than a window, and onnxruntime has one there", missing=True)
-    for axis, stride in enumerate(what.strides):
-        span = what.dilations[axis] * (what.kernel_shape[axis] - 1) + 1
-        if what.ceil_mode and what.pads[rank + axis] + stride > span:
-            return Reason("windows may start behind the input, whose size is unknown", missing=True)
-    return None
+    return Reason("its indices are used") if what.indices else of_any_size(what, operands)
 
 
 def _around(what: MaxPool, operands: Operands) -> Mapping[str, Any]:
